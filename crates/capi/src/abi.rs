@@ -29,7 +29,7 @@ macro_rules! numbers {
 numbers! {
     /// All errors.
     ERRORS:
-    /// What was given cannot be.
+    /// An argument is invalid.
     TABANE_E_ARGUMENT = -1;
     /// The cluster file is at fault.
     TABANE_E_FILE = -2;
@@ -107,7 +107,7 @@ numbers! {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Message {
-    /// Who sent it.
+    /// The sender.
     pub from: [c_char; TABANE_NAME_BYTES_MAX + 1],
     /// Its flow.
     pub flow: u32,
@@ -127,7 +127,7 @@ pub struct Event {
     pub kind: u32,
     /// Which link.
     pub link: u32,
-    /// What the kind says.
+    /// The kind's value.
     pub value: u64,
     /// Which peer.
     pub peer: [c_char; TABANE_NAME_BYTES_MAX + 1],
@@ -145,7 +145,7 @@ pub struct Path {
     pub is_up: u32,
     /// Round trip, 0 before anything is known.
     pub rtt_us: f64,
-    /// What it is thought to carry, 0 before anything is known.
+    /// Its estimated rate, 0 before anything is known.
     pub rate_bytes_per_s: f64,
     /// Bytes sent that arrived.
     pub bytes_acked: u64,

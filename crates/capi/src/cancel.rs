@@ -1,7 +1,7 @@
 //! Threads that the program cancels (`pthread_cancel`): not in the middle of a call.
 //!
-//! Cancelling unwinds the stack from whatever system call the thread waits in, through code that must
-//! not be left like that: the process would be aborted.
+//! Cancelling unwinds the stack from the system call in which the thread waits, through code that
+//! must not be left like that: the process would be aborted.
 
 use core::ffi::c_int;
 
@@ -29,8 +29,8 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut disabled = DISABLE;
-        // SAFETY: as above. It does not cancel yet: the next system call of the program does, that
-        // is one in which a thread can be cancelled.
+        // SAFETY: as above. This itself does not cancel: the program's next system call that is a
+        // cancellation point does.
         unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
     }
 }

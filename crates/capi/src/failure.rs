@@ -19,7 +19,7 @@ use crate::abi::{
 };
 use crate::cancel::Uncancelled;
 
-/// What went wrong.
+/// An error.
 pub struct Failure {
     code: c_int,
     text: String,
@@ -53,7 +53,7 @@ thread_local! {
 /// Keeps the words, returns the number.
 fn fail(failure: Failure) -> c_int {
     let text = CString::new(failure.text.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has nobody left to read it.
+    // A thread that is ending has nobody to read it.
     let _ = LAST.try_with(|last| last.replace(text));
     failure.code
 }
@@ -67,29 +67,29 @@ extern "C" fn tabane_error() -> *const c_char {
 
 fn caught<R>(act: impl FnOnce() -> Result<R, Failure>) -> Result<R, c_int> {
     let _uncancelled = Uncancelled::new();
-    // What a panic leaves behind are the library's own values, which bear it: see its `hub`.
+    // A panic leaves only the library's own values behind, which tolerate it: see its `hub`.
     let result = catch_unwind(AssertUnwindSafe(act));
     let result = result.unwrap_or_else(|panic| Err(Failure::bug(&*panic)));
     result.map_err(fail)
 }
 
-/// What a function does that returns a number.
+/// Runs a function that returns a number.
 pub fn number(act: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     caught(act).unwrap_or_else(|code| code)
 }
 
-/// What a function does that returns 0.
+/// Runs a function that returns 0.
 pub fn nothing(act: impl FnOnce() -> Result<(), Failure>) -> c_int {
     number(|| act().map(|()| 0))
 }
 
-/// What a function does that returns how many bytes.
+/// Runs a function that returns a number of bytes.
 pub fn size(act: impl FnOnce() -> Result<usize, Failure>) -> isize {
     // No slice is longer than isize::MAX.
     caught(act).map_or_else(|code| code as isize, |size| size as isize)
 }
 
-/// What a function does that makes something.
+/// Runs a function that makes an object.
 pub fn made<T>(make: impl FnOnce() -> Result<T, Failure>) -> *mut T {
     let made = caught(|| Ok(Box::into_raw(Box::new(make()?))));
     made.unwrap_or(core::ptr::null_mut())
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(words(), "a fault of libtabane itself: on purpose");
         assert!(made::<u32>(|| panic!("again")).is_null());
         assert!(words().ends_with("again"));
-        // What goes well leaves the words as they are.
+        // Success keeps the text of the last error.
         assert_eq!(size(|| Ok(3)), 3);
         assert!(words().ends_with("again"));
     }

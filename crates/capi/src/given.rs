@@ -1,4 +1,4 @@
-//! What C gives, as Rust's types.
+//! C's arguments as Rust's types.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use tabane_library::Policy;
 use crate::abi::{TABANE_AUTO, TABANE_MIRROR, TABANE_STRIPE};
 use crate::failure::Failure;
 
-/// What is at a pointer.
+/// The value at a pointer.
 ///
 /// # Safety
 /// It is null, or to a value that nobody changes but by shared reference, and frees, for `'a`.
@@ -18,7 +18,7 @@ pub unsafe fn value<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Failu
     unsafe { pointer.as_ref() }.ok_or_else(|| is_null(what))
 }
 
-/// What is at a pointer, to be changed.
+/// The value at a pointer, to be changed.
 ///
 /// # Safety
 /// It is null, or to a value that nobody else uses for `'a`.
@@ -27,7 +27,7 @@ pub unsafe fn value_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T,
     unsafe { pointer.as_mut() }.ok_or_else(|| is_null(what))
 }
 
-/// The place where a result is to be put.
+/// The place for a result.
 ///
 /// # Safety
 /// It is null, or to memory for a `T` that nobody else uses for `'a`.
@@ -36,7 +36,7 @@ pub unsafe fn place<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut MaybeU
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }.ok_or_else(|| is_null(what))
 }
 
-/// What is to be freed.
+/// The object to be freed.
 ///
 /// # Safety
 /// It is null, or what [`made`](crate::failure::made) returned, and nobody uses it now or later.

@@ -1,7 +1,7 @@
 //! libtabane: what `include/tabane.h` declares, over `tabane-library`.
 //!
-//! The header says what the functions do. Here is only how C's types become Rust's and back:
-//! nothing is decided. What a caller has to see to, for every function alike:
+//! The header says what the functions do. This crate only translates C's types into Rust's and
+//! back, and decides nothing. Obligations of callers, for every function alike:
 //!
 //! - a pointer is null, or what the header says: to a value of a type of this library that was not
 //!   freed yet, to text that ends in a zero byte, to as many elements as the length beside it says;

@@ -31,12 +31,12 @@ pub fn kept(
     keeper: &OnceLock<Descriptor>,
     descriptor: impl FnOnce() -> io::Result<Descriptor>,
 ) -> Result<c_int, Failure> {
-    // The library gives the same one each time: whoever is first keeps it.
+    // The library returns the same one each time: the first caller stores it.
     let descriptor = descriptor()?;
     Ok(keeper.get_or_init(|| descriptor).as_raw_fd())
 }
 
-/// Puts something new where the caller wants it, or null if there is nothing.
+/// Stores a new object at the caller's place, or null if there is none.
 pub fn put<T>(
     place: &mut MaybeUninit<*mut T>,
     make: impl FnOnce() -> Result<T, Failure>,
@@ -68,7 +68,7 @@ unsafe extern "C" fn tabane_shutdown(node: *const Node) -> c_int {
     nothing(|| {
         // SAFETY: the caller sees to it (crate documentation).
         let node = &unsafe { value(node, "node") }?.node;
-        // Closing has nothing to say to a fork, which has nothing to close.
+        // A fork has nothing to close.
         if node.peers() == Err(Gone::Forked) {
             return Err(Gone::Forked.into());
         }

@@ -25,7 +25,7 @@ pub(super) fn check(nodes: &[NodeSpec], may_join: bool, findings: &mut Findings)
     check_public_keys(nodes, findings);
 }
 
-/// Whoever copied a machine's disk has its key, too.
+/// Detects a copied disk: it has the other machine's key.
 fn check_public_keys(nodes: &[NodeSpec], findings: &mut Findings) {
     let mut seen: HashMap<PublicKey, &NodeSpec> = HashMap::new();
     for node in nodes {
@@ -109,7 +109,7 @@ fn check_families(nodes: &[NodeSpec], findings: &mut Findings) {
     }
 }
 
-/// Addresses of network `number`, and whose they are.
+/// Addresses of network `number`, and their nodes.
 fn column(nodes: &[NodeSpec], number: usize) -> impl Iterator<Item = (&NodeSpec, IpAddr)> {
     let at_number = move |node: &NodeSpec| node.links.get(number).copied().flatten();
     nodes.iter().filter_map(move |n| Some((n, at_number(n)?)))
@@ -120,10 +120,10 @@ fn column(nodes: &[NodeSpec], number: usize) -> impl Iterator<Item = (&NodeSpec,
 const SURELY_ONE_PREFIX_IPV4: u8 = 24;
 const SURELY_ONE_PREFIX_IPV6: u8 = 64;
 
-/// Networks must not overlap. The lengths of the networks are not in the file;
-/// what is known is that each reaches at least over all addresses used in it.
-/// Where that decides it is an error, else (nodes of one network may be behind
-/// routers) a warning; [`super::check_here`] is sure, on the machine itself.
+/// Networks must not overlap. The file does not have the lengths of the networks; but
+/// each contains at least all addresses used in it. If that shows an overlap it is an
+/// error, otherwise (nodes of one network may be behind routers) a warning;
+/// [`super::check_here`] is certain, on the machine itself.
 fn check_columns(nodes: &[NodeSpec], findings: &mut Findings) {
     let addresses = |number| column(nodes, number).map(|(_, address)| address);
     for a in 0..LINKS_MAX {
@@ -134,7 +134,7 @@ fn check_columns(nodes: &[NodeSpec], findings: &mut Findings) {
             ) else {
                 continue;
             };
-            // The same address in both is reported already, by check_addresses.
+            // check_addresses has already reported an address that is in both.
             let shared = || {
                 let of_a: HashSet<IpAddr> = addresses(a).collect();
                 addresses(b).any(|address| of_a.contains(&address))

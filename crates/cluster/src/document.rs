@@ -16,7 +16,7 @@ use super::run::{self, RunSpec, RunUsers};
 use super::vnic::{self, VnicSpec};
 use super::{DEFAULT_PORT, NODES_MAX, NodeSpec, Wire, metrics, node, plain};
 
-/// The entries of a cluster file; whatever was wrong is already reported.
+/// The entries of a cluster file; errors are already reported.
 pub(super) struct Document {
     pub(super) key: Option<ClusterKey>,
     pub(super) second_key: Option<ClusterKey>,
@@ -288,7 +288,7 @@ fn read_key_file(
         .ok()
 }
 
-/// What an operator would do about a file that cannot be read.
+/// What an operator can do about an unreadable file.
 pub(super) fn right_for_unreadable(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "check the path",
@@ -347,7 +347,7 @@ fn read_mptcp(root: &DeTable<'_>, findings: &mut Findings) -> bool {
     read_bool(root, "mptcp", RIGHT, findings).unwrap_or(false)
 }
 
-/// `true` or `false`, if `key` says so. `right`: what to write instead of anything else.
+/// `true` or `false`, if `key` has one. `right`: what to write instead of anything else.
 pub(super) fn read_bool(
     table: &DeTable<'_>,
     key: &str,

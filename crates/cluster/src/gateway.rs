@@ -1,4 +1,4 @@
-//! `[gateway]`: which nodes join the cluster to the outside, where, and at which addresses.
+//! `[gateway]`: which nodes connect the cluster to the outside, on which device, and at which addresses.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,9 @@ const PORTS_PER_NODE_MAX: usize = 65_535;
 pub const CONNECTIONS_PER_NODE: usize = 50_000;
 /// Each costs the gateway memory.
 const CONNECTIONS_PER_NODE_MAX: usize = 1_000_000;
-/// With less a gateway's turns come too seldom …
+/// With a lower rate a gateway's turns come too seldom.
 const RATE_BPS_MIN: u64 = 1_000_000;
-/// … and no line has more.
+/// No line has a higher rate.
 const RATE_BPS_MAX: u64 = 400_000_000_000;
 /// Units of a rate as tc(8) has them, bits a second.
 const RATE_UNITS: [(&str, u64); 3] = [
@@ -67,10 +67,10 @@ pub struct GatewaySpec {
     /// The ways to the rest of the world, each in the network of the address of its family: one of each family at most,
     /// IPv4 first.
     pub routers: Vec<IpAddr>,
-    /// How much the gateway sends outside at most, bits a second, 1,000,000 to 400,000,000,000; without, what the device
+    /// How much the gateway sends outside at most, bits a second, 1,000,000 to 400,000,000,000; `None`: what the device
     /// carries.
     pub rate_bps: Option<u64>,
-    /// Who keeps what waits for the line.
+    /// Who queues packets for the line.
     pub queue: LineQueue,
     /// Ports outside that the programs of a node may have at once, 1 to 65,535.
     pub ports_per_node: usize,
@@ -78,7 +78,7 @@ pub struct GatewaySpec {
     pub connections_per_node: usize,
 }
 
-/// Who keeps what waits for the line to the outside.
+/// Who queues packets for the line to the outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LineQueue {
     /// The gateway: connections take turns, and the device's own queue stays short.
@@ -96,7 +96,7 @@ struct Gateway {
     index: Option<NodeIndex>,
 }
 
-/// Reads the table, if it is there. What is wrong, also beside `nodes`, is reported and left out.
+/// Reads the table, if it is there. Errors, including conflicts with `nodes`, are reported, and their entries left out.
 pub(super) fn read(
     root: &DeTable<'_>,
     nodes: &[NodeSpec],
@@ -133,7 +133,7 @@ pub(super) fn read(
     })
 }
 
-/// The value of a key that must be there, and its line. `right`: what to write if it is not.
+/// The value of a mandatory key, and its line. `right`: what to write if it is missing.
 pub(super) fn required<'a, 'i>(
     table: &'a DeTable<'i>,
     table_line: u32,
@@ -178,7 +178,7 @@ pub(super) fn count(value: &DeValue<'_>) -> usize {
     value.as_array().map_or(0, |array| array.len())
 }
 
-/// All that are named, also those that are not there; `None` if that cannot be told.
+/// All named nodes, including unknown ones; `None` if the names cannot be read.
 fn read_nodes(
     table: &DeTable<'_>,
     table_line: u32,
@@ -215,7 +215,7 @@ fn read_nodes(
     is_whole.then_some(gateways)
 }
 
-/// The node that an entry of `nodes` names; `before` are those that stand before it.
+/// The node that an entry of `nodes` names; `before` are the earlier entries.
 fn find(
     name: &str,
     line: u32,
@@ -233,7 +233,7 @@ fn find(
     let index = nodes.iter().position(is_meant);
     let names = nodes.iter().map(|node| node.name.as_str());
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    // A file without nodes, or names of nodes, is told of elsewhere.
+    // A file without nodes or names gets another message.
     if index.is_none() && !names.is_empty() {
         let right = right_name(name, &names).unwrap_or_else(|| list_names(&names));
         findings.error(line, format!("there is no node \"{shown}\""), right);
@@ -284,7 +284,7 @@ fn read_each_interface(
         let (line, node) = (findings.line_of(&key.span()), key.get_ref().as_ref());
         match value.get_ref() {
             DeValue::String(name) => check_interface(name, line, findings),
-            // What `n0.rack = "eth2"` is to TOML.
+            // TOML's meaning of `n0.rack = "eth2"`.
             DeValue::Table(_) => {
                 let what = format!("`interface` of \"{}\" is a table", printable(node));
                 let right = "put the name of a node that has a dot in quotes";
@@ -325,7 +325,7 @@ fn read_each_interface(
     interfaces
 }
 
-/// What Linux takes for the name of a device (dev_valid_name in net/core/dev.c), without what ends a line.
+/// Linux's rules for the name of a device (dev_valid_name in net/core/dev.c), without characters that end a line.
 fn check_interface(name: &str, line: u32, findings: &mut Findings) {
     let is_bad = |c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control();
     let is_long = name.len() > INTERFACE_BYTES_MAX;

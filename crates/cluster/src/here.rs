@@ -81,7 +81,7 @@ pub fn identify(
 /// Addresses listed in a message before "and N more".
 const LISTED_MAX: usize = 8;
 
-/// Addresses in words; those that are of no use only if there are no others.
+/// Addresses in words; useless ones only if there are no others.
 fn list(addresses: impl Iterator<Item = IpAddr>) -> String {
     let (mut shown, useless): (Vec<_>, Vec<_>) = addresses.partition(|&a| is_for_others(a));
     if shown.is_empty() {
@@ -116,7 +116,7 @@ fn no_such_node(cluster: &Cluster, name: &str) -> ConfigError {
     error(cluster, None, what, right)
 }
 
-/// What to write instead of the name of no node.
+/// What to write instead of an unknown node's name.
 pub(super) fn list_names(names: &[&str]) -> String {
     match names.len() {
         ..=LISTED_MAX => format!("the nodes are {}", names.join(", ")),

@@ -12,13 +12,13 @@ use super::key::{KEY_BYTES, KEY_FILE_BYTES_MAX, read_file};
 use super::problem::Findings;
 use super::{Cluster, NodeIndex, Problem, Severity, plain};
 
-/// What the file with a node's private key is called, beside the cluster file.
+/// Default name of the file with a node's private key, beside the cluster file.
 pub const NODE_KEY_FILE: &str = "node.key";
 
 /// Characters of a key in Base64 (RFC 4648, section 4), the `=` at the end included.
 const BASE64_CHARS: usize = 44;
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// What the file of a private key begins with, so that nobody takes it for a public one.
+/// First word of a private key's file, so that nobody takes it for a public one.
 const PRIVATE_WORD: &str = "tabane-private-key";
 /// Permission bits for users outside of owner and group.
 const OTHERS: u32 = 0o007;
@@ -54,7 +54,7 @@ impl NodeKey {
         &self.0
     }
 
-    /// What its file holds. Only for writing one.
+    /// The content of its file. Only for writing one.
     pub fn to_text(&self) -> String {
         format!("{PRIVATE_WORD} {}\n", to_base64(&self.0))
     }
@@ -93,8 +93,8 @@ impl NodeKey {
 }
 
 impl Cluster {
-    /// Where the private key of the node is that reads the cluster file `file`, which need not be
-    /// right or there.
+    /// The file with the private key of the node that reads the cluster file `file`, which need not
+    /// be valid or exist.
     pub fn node_key_file_of(file: &Path) -> PathBuf {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let (root, _) = DeTable::parse_recoverable(&text);
@@ -102,8 +102,8 @@ impl Cluster {
         beside(file, named.and_then(|value| value.get_ref().as_str()))
     }
 
-    /// Reads the private key of node `me`, if it has one, and whether it is that of the `public` in
-    /// the cluster file. `public_of` computes the public key of a private one.
+    /// Reads the private key of node `me`, if it has one, and whether it fits the `public` in the
+    /// cluster file. `public_of` computes the public key of a private one.
     ///
     /// # Errors
     /// The key is wanted and not there, or not the right one, or its file cannot be used.
@@ -198,7 +198,7 @@ pub(super) fn read_public(
         return None;
     };
     match from_base64(text) {
-        // All zeros: everybody knows what a handshake with this key comes to.
+        // All zeros: everybody knows the result of a handshake with this key.
         Ok(bytes) if bytes == [0; KEY_BYTES] => {
             findings.error(line, "`public` is no key: all its bytes are 0", RIGHT);
             None
@@ -251,7 +251,7 @@ impl fmt::Display for BadBase64 {
     }
 }
 
-/// The one way in which 32 bytes are written.
+/// Parses the canonical encoding of 32 bytes.
 fn from_base64(text: &str) -> Result<[u8; KEY_BYTES], BadBase64> {
     let value = |c: u8| DIGITS.iter().position(|&d| d == c);
     let digits = text.trim_end_matches('=');
@@ -273,7 +273,7 @@ fn from_base64(text: &str) -> Result<[u8; KEY_BYTES], BadBase64> {
             at += 1;
         }
     }
-    // Also what is left over, two bits, must be zero: one key, one text.
+    // The two surplus bits must be zero, too: one key, one text.
     if at < KEY_BYTES || to_base64(&bytes) != text {
         return Err(BadBase64::End);
     }

@@ -35,11 +35,10 @@ impl ClusterKey {
         &self.0
     }
 
-    /// Reads 64 hexadecimal digits of either case.
+    /// Parses 64 hexadecimal digits of either case.
     ///
     /// # Errors
-    /// Says what is wrong without quoting any of the text, which may be a
-    /// mistyped secret.
+    /// Says what is wrong without quoting any of the text, which may be a mistyped secret.
     pub fn from_hex(text: &str) -> Result<Self, BadKey> {
         let digits = text.as_bytes();
         let values: Option<Vec<u8>> = digits.iter().map(|&d| hex_value(d)).collect();
@@ -112,7 +111,7 @@ fn hex_value(digit: u8) -> Option<u8> {
 pub enum BadKey {
     /// It has other characters than 0-9, a-f, A-F.
     NotHex,
-    /// It is hexadecimal, but has not 64 digits.
+    /// It is hexadecimal, but does not have 64 digits.
     Length {
         /// The digits it has.
         digits: usize,
@@ -134,23 +133,23 @@ impl fmt::Display for BadKey {
     }
 }
 
-/// What would be right, for every [`BadKey`].
+/// The remedy for every [`BadKey`].
 pub(crate) const RIGHT_KEY: &str = "a key is 64 hexadecimal digits (32 bytes), the same on every \
      node; `tabane init` or `openssl rand -hex 32` makes one";
 
-/// Who may use a file.
+/// Access rights of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     /// Its permission bits.
     pub mode: u32,
-    /// The user whose it is.
+    /// Its owner.
     pub owner: u32,
 }
 
 impl Access {
-    /// What is wrong with a file of this access that holds a secret, and what would be right; `named`
-    /// says which file it is. ssh refuses a key that others may use, and so does this: a warning in the log
-    /// of a machine that starts anyway is a leaked key nobody noticed. Group access is left to the operator.
+    /// What is wrong with these access rights for a file that holds a secret, and the remedy; `named` says
+    /// which file it is. Like ssh this refuses a key that others may use: a warning in the log of a machine
+    /// that starts anyway is a leaked key that nobody noticed. Group access is the operator's decision.
     pub fn wrong_for_secret(self, named: &str, others: u32) -> Option<(String, String)> {
         let Access { mode, owner } = self;
         if mode & others != 0 {

@@ -74,9 +74,9 @@ pub struct Cluster {
     pub key: ClusterKey,
     /// One more that is accepted, while the key is being changed.
     pub second_key: Option<ClusterKey>,
-    /// Where each node has its own private key, if it has one.
+    /// The file of each node's own private key, if it has one.
     pub node_key_file: PathBuf,
-    /// That of this node, once [`read_node_key`](Cluster::read_node_key) has read it.
+    /// This node's key, once [`read_node_key`](Cluster::read_node_key) has read it.
     pub node_key: Option<NodeKey>,
     /// Are packets encrypted?
     pub wire: Wire,
@@ -86,11 +86,11 @@ pub struct Cluster {
     pub metrics: Option<SocketAddr>,
     /// Is the kernel's Multipath TCP steered?
     pub mptcp: bool,
-    /// What becomes of the connections of programs under `tabane run`.
+    /// Settings for connections of programs under `tabane run`.
     pub run: RunSpec,
     /// Who may use the daemon for programs under `tabane run`.
     pub run_users: RunUsers,
-    /// What all virtual NICs have in common.
+    /// Common settings of all virtual NICs.
     pub vnic: VnicSpec,
     /// How nodes reach each other through others.
     pub mesh: MeshSpec,
@@ -124,22 +124,22 @@ pub struct NodeSpec {
     pub vnic: Option<(IpAddr, u8)>,
     /// Where it serves its metrics, if elsewhere than the others.
     pub metrics: Option<SocketAddr>,
-    /// Its public key: with it, nobody else is taken for this node.
+    /// Its public key: with it, nobody else can pass for this node.
     pub public: Option<PublicKey>,
-    /// Where these stand in the file.
+    /// The lines of these in the file.
     pub lines: NodeLines,
 }
 
 /// The lines of the file a node's entries stand in, counted from 1.
 #[derive(Debug, Clone, Default)]
 pub struct NodeLines {
-    /// That of `[[node]]`.
+    /// The line of `[[node]]`.
     pub node: u32,
     /// Those of the entries of `links`.
     pub links: Vec<u32>,
-    /// That of `vnic`, 0 if there is none.
+    /// The line of `vnic`, 0 if there is none.
     pub vnic: u32,
-    /// That of `public`, 0 if there is none.
+    /// The line of `public`, 0 if there is none.
     pub public: u32,
 }
 
@@ -155,7 +155,7 @@ impl NodeSpec {
         self.links.contains(&Some(address))
     }
 
-    /// The line in which link `number` stands.
+    /// The line of link `number`.
     fn link_line(&self, number: usize) -> u32 {
         self.lines
             .links
@@ -218,7 +218,7 @@ impl Cluster {
     /// permission bits `mode`.
     ///
     /// # Errors
-    /// Everything that is wrong with it, warnings included.
+    /// All errors, and the warnings.
     pub fn parse(path: &Path, text: &str, mode: u32) -> Result<(Self, Vec<Problem>), ConfigError> {
         let owner = key::ROOT;
         Self::parse_as(path, text, Access { mode, owner })

@@ -15,14 +15,14 @@ pub const BUNDLES_DEFAULT: u16 = 64;
 /// With fewer a node is hardly part of a mesh.
 const BUNDLES_LEAST: u16 = 4;
 
-/// `[mesh]` of the cluster file; nothing of it needs to be there.
+/// `[mesh]` of the cluster file; all of it is optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeshSpec {
     /// How many nodes this node has bundles over links with at most, 4 or more; without, with every one.
     pub bundles: Option<u16>,
     /// Does this node relay what others send to others? It may use them as relays either way.
     pub relay: bool,
-    /// How much it relays at most, in Mb/s, 1 to 1,000,000; without, what its links carry.
+    /// How much it relays at most, in Mb/s, 1 to 1,000,000; `None`: what its links carry.
     pub relay_mbps: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Default for MeshSpec {
     }
 }
 
-/// Reads the table. What is wrong is reported and left out.
+/// Reads the table. Errors are reported, and their entries left out.
 pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> MeshSpec {
     const RIGHT_RELAY: &str =
         "write `relay = false` if this node is to relay nothing for others, or leave it out";
@@ -105,20 +105,20 @@ fn read_mbps(table: &DeTable<'_>, findings: &mut Findings) -> Option<u32> {
 pub struct JoinSpec {
     /// Addresses of nodes that are asked to admit this one; its own may be among them.
     pub seeds: Vec<IpAddr>,
-    /// A node that has joined is forgotten when nothing was heard of it for so long.
+    /// A node that has joined is forgotten when it was not heard of for this long.
     pub forget_after: Duration,
 }
 
-/// A node that was not heard of for so long is forgotten, if the file does not say.
+/// The default.
 const FORGET_AFTER_S: u32 = 600;
-/// A node that restarts is not to be forgotten meanwhile …
+/// A restarting node must not be forgotten.
 const FORGET_AFTER_S_MIN: u32 = 10;
-/// … and one that is gone not to be kept for more than a year.
+/// A node that is gone must not be kept for more than a year.
 const FORGET_AFTER_S_MAX: u32 = 31_536_000;
 /// Seeds that can be named: a few suffice, and each is asked.
 const SEEDS_MAX: usize = 64;
 
-/// Reads `join`, if it is there, and `forget_after_s`. What is wrong is reported and left out.
+/// Reads `join`, if it is there, and `forget_after_s`. Errors are reported, and their entries left out.
 pub(super) fn read_join(root: &DeTable<'_>, findings: &mut Findings) -> Option<JoinSpec> {
     let (DeValue::Table(table), _) = entry(root, "mesh", findings)? else {
         return None;

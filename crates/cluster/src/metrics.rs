@@ -10,7 +10,7 @@ use super::problem::Findings;
 const RIGHT: &str = "write a TCP port without quotes, such as 9577, for this machine only, or \
                      \"ADDRESS:PORT\", such as \"0.0.0.0:9577\", for others too";
 
-/// Reads the key, if it is there. What is wrong is reported and left out.
+/// Reads the key, if it is there. Errors are reported, and their entries left out.
 pub(super) fn read(table: &DeTable<'_>, findings: &mut Findings) -> Option<SocketAddr> {
     let (value, line) = entry(table, "metrics", findings)?;
     let port = value

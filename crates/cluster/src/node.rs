@@ -1,4 +1,4 @@
-//! One `[[node]]`, of one node or of many: its entries, each checked by itself.
+//! One `[[node]]`, for one node or many: its entries, each checked by itself.
 
 use std::net::IpAddr;
 
@@ -21,8 +21,8 @@ const RIGHT_LINKS: &str = "write links = [\"ADDRESS\", …], one address for eac
 const RIGHT_VNIC: &str = "write an address and the length of its network, such as \
                           \"10.99.0.1/24\"";
 
-/// Reads the `[[node]]` that begins in `line`: one node, or as many as its name stands for. What is wrong is reported and
-/// left out.
+/// Reads the `[[node]]` that begins in `line`: one node, or as many as its name stands for. Errors are reported, and
+/// their entries left out.
 pub(super) fn read(table: &DeTable<'_>, line: u32, findings: &mut Findings) -> Vec<NodeSpec> {
     unknown_keys(table, KEYS, " of a node", findings);
     let names = read_names(table, line, findings);
@@ -54,7 +54,7 @@ pub(super) fn read(table: &DeTable<'_>, line: u32, findings: &mut Findings) -> V
     nodes
 }
 
-/// A text of a node's, or what it stands for: one for each of `count` nodes. What is wrong is reported.
+/// A node's text, or its expansion: one for each of `count` nodes. Errors are reported.
 fn texts(
     text: &str,
     what: &str,
@@ -171,7 +171,7 @@ fn read_links(table: &DeTable<'_>, nodes: &mut [NodeSpec], findings: &mut Findin
     }
 }
 
-/// The addresses of link `number` of so many nodes; none if they have none, or after the first that is wrong.
+/// The addresses of link `number` of this many nodes; none if they have none, or after the first error.
 fn read_link(
     number: usize,
     value: &DeValue<'_>,

@@ -1,4 +1,4 @@
-//! `addresses` and `routers` of `[gateway]`: what the outside knows the cluster by, and the ways from there.
+//! `addresses` and `routers` of `[gateway]`: the cluster's addresses outside, and the ways from there.
 
 use std::net::IpAddr;
 
@@ -32,8 +32,7 @@ impl Outside {
     }
 }
 
-/// The addresses with the lengths of their networks, and the routers; IPv4 first. What is wrong, also beside `nodes`, is
-/// reported.
+/// The addresses with their prefix lengths, and the routers; IPv4 first. Errors are reported, including conflicts with `nodes`.
 pub(super) fn read(
     table: &DeTable<'_>,
     table_line: u32,
@@ -95,7 +94,7 @@ fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// What is wrong with an entry of `addresses` by itself is reported.
+/// Checks an entry of `addresses` by itself, and reports errors.
 fn check_address(text: &str, line: u32, findings: &mut Findings) -> Option<(IpAddr, u8)> {
     let wrong = |what: &str| format!("address \"{}\" {what}", printable(text));
     let (alone, length) = match text.split_once('/') {
@@ -118,7 +117,7 @@ fn check_address(text: &str, line: u32, findings: &mut Findings) -> Option<(IpAd
         findings.error(line, wrong("has no length of its network"), right);
         return None;
     };
-    // Digits only: what is none is too long.
+    // Digits only: a value that does not parse is out of range.
     let prefix = length.parse().unwrap_or(u8::MAX);
     if prefix == 0 || prefix >= width(address) {
         let right = format!(
@@ -146,7 +145,7 @@ fn unusable(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// What is sent to a node is not for the outside's address, and the other way round.
+/// Traffic to nodes must not be for the outside address, and vice versa.
 fn check_beside_nodes(outside: &Outside, nodes: &[NodeSpec], findings: &mut Findings) {
     const RIGHT: &str = "take one that no node has: it is the cluster's, whichever gateway serves";
     let Outside { address, line, .. } = *outside;
@@ -235,7 +234,7 @@ fn parse_router(text: &str, line: u32, findings: &mut Findings) -> Option<IpAddr
     None
 }
 
-/// A router is asked for on the network outside, so it must be there, and somebody else.
+/// A router must be on the network outside, where the gateway asks for it, and another host.
 fn check_router(router: IpAddr, line: u32, outside: &Outside, findings: &mut Findings) {
     let network = outside.network();
     let (what, right) = if router == outside.address {
@@ -254,7 +253,7 @@ fn check_router(router: IpAddr, line: u32, outside: &Outside, findings: &mut Fin
             format!("router {router} is not in the network outside, {network}"),
             right,
         )
-    // Of IPv6 the first address is that of any router there (RFC 4291, section 2.6.1).
+    // In IPv6 the first address of a network is that of any router there (RFC 4291, section 2.6.1).
     } else if router.is_ipv4() && !network.is_host(router) {
         let right = "write the address of the router";
         (

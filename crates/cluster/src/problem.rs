@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, in words an operator can act on.
+//! Problems of a configuration, in words an operator can act on.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub enum Severity {
     Warning,
 }
 
-/// One thing that is wrong, where it is, and what would be right.
+/// A problem, its place, and what would be right.
 ///
 /// Displayed as `FILE:LINE: what; right` (`FILE:LINE: warning: what; right`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl From<Problem> for ConfigError {
     }
 }
 
-/// So many problems of one line that are put right alike are told one by one: one line may stand for thousands of nodes.
+/// The most problems of one line with the same remedy that are listed singly: a line may stand for thousands of nodes.
 const ALIKE_MAX: usize = 3;
 
 /// Collects problems of one file and turns byte offsets into lines.
@@ -155,7 +155,7 @@ impl Findings {
         self.problems
     }
 
-    /// Puts them in the order of the file, and counts those of a line that say the same.
+    /// Sorts them in the order of the file, and counts those of a line that say the same.
     fn sort(&mut self) {
         self.problems.sort_by_key(|p| p.line);
         let mut kept: Vec<(Problem, usize)> = Vec::new();

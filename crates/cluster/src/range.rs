@@ -4,7 +4,7 @@
 use super::NODES_MAX;
 use super::document::printable;
 
-/// What is wrong with such a text, and what would be right.
+/// The error of such a text, and what would be right.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadRange {
     pub what: String,
@@ -20,11 +20,11 @@ fn bad<T>(what: String, right: &'static str) -> Result<T, BadRange> {
     Err(BadRange { what, right })
 }
 
-/// All that a text stands for, in order: of several brackets the last one changes first. A text without brackets stands
+/// All texts that this stands for, in order: the last of several brackets changes first. A text without brackets stands
 /// for itself.
 ///
 /// # Errors
-/// What is in brackets is no range, is empty, descends, has a number twice, or there are more than [`NODES_MAX`].
+/// The brackets contain no range, are empty, descend, have a number twice, or there are more than [`NODES_MAX`].
 pub(super) fn expand(text: &str) -> Result<Vec<String>, BadRange> {
     if !text.contains(['[', ']']) {
         return Ok(vec![text.to_owned()]);
@@ -52,7 +52,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>, BadRange> {
     Ok(all)
 }
 
-/// What is written for many is not longer than for one, or it takes the memory of a machine.
+/// An expanded text must not be longer than a plain one could be, or it would take the machine's memory.
 fn check_length(text: &str, plain_bytes: usize) -> Result<(), BadRange> {
     match plain_bytes {
         ..=PLAIN_BYTES_MAX => Ok(()),
@@ -63,7 +63,7 @@ fn check_length(text: &str, plain_bytes: usize) -> Result<(), BadRange> {
     }
 }
 
-/// What stands before, in and behind the first brackets of `rest`, which is the end of `text`.
+/// The text before, in and behind the first brackets of `rest`, which is the end of `text`.
 fn next_brackets<'a>(
     rest: &'a str,
     text: &str,

@@ -1,4 +1,4 @@
-//! `[run]`: what becomes of the connections of programs under `tabane run`.
+//! `[run]`: settings for connections of programs under `tabane run`.
 
 use core::time::Duration;
 
@@ -7,10 +7,10 @@ use toml::de::{DeTable, DeValue};
 use super::document::{entry, read_bool, unknown_keys};
 use super::problem::Findings;
 
-/// How long they wait while no link to the far end works, if the file does not say: about as long as
-/// TCP itself sends once more what is not acknowledged (Linux, tcp_retries2).
+/// Default time that they wait while no link to the far end works: about as long as TCP itself
+/// retransmits (Linux, tcp_retries2).
 pub const ALL_LINKS_DOWN: Duration = Duration::from_secs(900);
-/// A year: who wants them to wait for ever gets that.
+/// A year: in effect for ever.
 const ALL_LINKS_DOWN_S_MAX: u32 = 31_536_000;
 
 const KEYS: &[&str] = &["all_links_down_s", "group", "off", "plain_tcp", "users"];
@@ -29,9 +29,9 @@ pub struct RunSpec {
 pub struct RunUsers {
     /// Nobody may.
     pub off: bool,
-    /// Root and these may, names or numbers …
+    /// Root and these users may, by name or number.
     pub users: Option<Vec<String>>,
-    /// … and the members of this group, a name or a number. Without both everybody may.
+    /// Members of this group may as well, by name or number. Without both everybody may.
     pub group: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Default for RunSpec {
     }
 }
 
-/// Reads the table, if it is there. What is wrong is reported and left out.
+/// Reads the table, if it is there. Errors are reported, and their entries left out.
 pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> (RunSpec, RunUsers) {
     let (mut run, mut users) = (RunSpec::default(), RunUsers::default());
     let Some((value, line)) = entry(root, "run", findings) else {

@@ -1,4 +1,4 @@
-//! `[vnic]`: what the virtual NICs of all nodes have in common.
+//! `[vnic]`: common settings of all nodes' virtual NICs.
 
 use toml::de::{DeTable, DeValue};
 
@@ -9,9 +9,9 @@ use super::problem::Findings;
 /// headers, so that a full packet leaves in one burst. Larger is cut again by the kernel, smaller costs
 /// more calls.
 pub const VNIC_MTU_BYTES: u32 = 62_000;
-/// What IPv6 needs (RFC 8200, section 5).
+/// The minimum of IPv6 (RFC 8200, section 5).
 const MTU_BYTES_MIN: u32 = 1280;
-/// What a TAP of Linux can have.
+/// The maximum of a TAP in Linux.
 const MTU_BYTES_MAX: u32 = 65_521;
 
 const KEYS: &[&str] = &["mtu"];
@@ -31,7 +31,7 @@ impl Default for VnicSpec {
     }
 }
 
-/// Reads the table, if it is there. What is wrong is reported and left out.
+/// Reads the table, if it is there. Errors are reported, and their entries left out.
 pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> VnicSpec {
     let mut vnic = VnicSpec::default();
     let Some((value, line)) = entry(root, "vnic", findings) else {

@@ -1,11 +1,10 @@
 //! When to rest amid bulk, so that each turn does more.
 //!
-//! On a link that is slower than the machine every burst would wake the loop on
-//! its own: 64 KB for a wake-up, a receive, an acknowledgement and what these
-//! cost the kernel and the peer, which together is more than carrying the bytes.
-//! So amid bulk turns begin a while apart, and take what came meanwhile at once.
-//! Where the machine is slower than the link its loop hardly waits, and turns are
-//! large by themselves: then a rest would only be time that is missing.
+//! On a link that is slower than the machine, every burst of 64 KB would wake the loop: the
+//! wake-up, the receive, the acknowledgement and their costs in the kernel and at the peer
+//! exceed the cost of carrying the bytes. So amid bulk, turns begin some time apart, and each
+//! takes in everything that has arrived. Where the machine is slower than the link, the loop
+//! hardly waits and turns are large anyway: a rest would only waste time.
 
 use core::time::Duration;
 use tabane_proto::GRANULARITY;
@@ -23,7 +22,7 @@ const RECEIVING_MAX: Duration = GRANULARITY;
 /// A rest saves nothing once the loop works for more than this share of its time: the processor is the limit, or soon would
 /// be.
 const BUSY_MAX: f64 = 0.4;
-/// Turns by which the share is smoothed.
+/// Number of turns over which that share is smoothed.
 const BUSY_TURNS: f64 = 16.0;
 /// A rest shorter than this is not worth a timer; and who never waits does what is not content this often.
 pub(crate) const REST_MIN: Duration = Duration::from_micros(20);
@@ -35,18 +34,18 @@ const RUN_BYTES: usize = 4 * 1024 * 1024;
 /// Bulk that pauses for longer than the queue that a path aims at begins anew.
 pub(crate) const PAUSE: Duration = QUEUE_TARGET;
 
-/// What a turn took in and sent.
+/// What a turn received and sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Moved {
     /// Bytes of datagrams taken in.
     pub received: usize,
     /// Bytes of datagrams sent.
     pub sent: usize,
-    /// Not only one peer sent them, or several send to the same.
+    /// Several peers sent them, or several send to the same peer.
     pub of_several: bool,
-    /// More had arrived than was taken in.
+    /// More had arrived than the turn took in.
     pub more_arrived: bool,
-    /// Who sent all there was.
+    /// Which sender has nothing more to send.
     pub ran_out: RanOut,
 }
 
@@ -55,7 +54,7 @@ impl Moved {
         self.received + self.sent
     }
 
-    /// Which ways bulk went.
+    /// In which directions (receiving, sending) bulk went.
     const fn ways(self) -> (bool, bool) {
         (self.received > BULK_BYTES, self.sent > BULK_BYTES)
     }
@@ -63,27 +62,27 @@ impl Moved {
 
 #[derive(Default, Debug)]
 pub(crate) struct Batching {
-    /// Bytes of bulk since it paused, was answered or was all there was.
+    /// Bytes of bulk in one direction since it paused, was answered, or its sender ran out.
     run_bytes: usize,
-    /// Bytes since whoever sends bulk had no more.
+    /// Bytes since the sender of the bulk last ran out.
     message_bytes: usize,
     ways: (bool, bool),
-    /// More waited to be sent than the paths took.
+    /// More was queued than the paths took.
     more_waited: bool,
     bulk_at: Time,
-    /// How long the loop had worked in all when the last turn of bulk began.
+    /// Total working time of the loop when the last turn of bulk began.
     worked: Duration,
-    /// The share of its time that it works, lately.
+    /// Recent share of the time that the loop works.
     busy: f64,
-    /// The next turn begins then at the earliest.
+    /// The earliest start of the next turn.
     next_turn: Option<Time>,
 }
 
 impl Batching {
-    /// Ends the turn that began at `now`, when the loop had worked for `worked` in all.
-    /// `more_waits`: more is queued than the paths take now; if it always is, bulk that
-    /// goes both ways is no exchange of messages, but two streams. Returns the length of what
-    /// ended as a message does: whoever sends it has no more.
+    /// Ends the turn that began at `now`; `worked` is the loop's total working time.
+    /// `more_waits`: more is queued than the paths take now. If that holds every time, bulk in
+    /// both directions is two streams and not an exchange of messages. Returns the length of a
+    /// message that ended: its sender ran out.
     pub fn turn(
         &mut self,
         now: Time,
@@ -101,7 +100,7 @@ impl Batching {
             (false, false) => self.ways,
             ways => ways,
         };
-        // What goes the other way is short each time: TCP's acknowledgements, requests.
+        // The other direction always runs out: TCP's acknowledgements, requests.
         let ran_out = (receives && moved.ran_out.peer) || (sends && moved.ran_out.here);
         self.message_bytes = self.message_bytes.saturating_add(moved.bytes());
         let mut message = None;
@@ -141,7 +140,7 @@ impl Batching {
         }
     }
 
-    /// How long to rest before anything is looked for.
+    /// How long to rest before polling.
     pub fn rest(&self, now: Time) -> Option<Duration> {
         let rest = self.next_turn?.since(now);
         (rest >= REST_MIN).then_some(rest)
@@ -173,12 +172,12 @@ mod tests {
         }
     }
 
-    /// After a hundred turns of this kind, one every so many microseconds.
+    /// State after a hundred turns of this kind, one every `every_us`.
     fn amid(every_us: u64, moved: Moved) -> Batching {
         amid_working(every_us, 0, moved)
     }
 
-    /// The same, where each keeps the loop at work for so long.
+    /// The same, where each turn keeps the loop busy for `work_us`.
     fn amid_working(every_us: u64, work_us: u64, moved: Moved) -> Batching {
         let mut batching = Batching::default();
         for turn in 0..TURNS {
@@ -188,7 +187,7 @@ mod tests {
         batching
     }
 
-    /// Rests after so many turns of this kind, 100 µs apart.
+    /// Whether it rests after `turns` turns of this kind, 100 µs apart.
     fn rests(turns: u64, more_waits: fn(u64) -> bool, moved: impl Fn(u64) -> Moved) -> bool {
         let mut batching = Batching::default();
         for turn in 0..turns {
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn messages_and_answers_are_never_kept_waiting() {
-        // Of 2 MB, of which some waits to be sent but for the last.
+        // Answers of 2 MB; more waits until the last part.
         let answers = |turn| turn / 32 % 2 == 1;
         let exchange = |turn| match answers(turn) {
             true => sent(BURST),
@@ -219,13 +218,13 @@ mod tests {
             let more_waits = |turn| turn / 32 % 2 == 1 && turn % 32 < 31;
             assert!(!rests(turns, more_waits, exchange));
         }
-        // Where more always waits these are streams.
+        // If more always waits, these are streams.
         assert!(rests(1000, |_| true, exchange));
     }
 
     #[test]
     fn answers_to_short_requests_are_not_kept_waiting() {
-        // Files of 1 MB, asked for by a few bytes each.
+        // Files of 1 MB, requested with a few bytes each.
         let here = RanOut {
             here: true,
             ..RanOut::default()
@@ -250,7 +249,7 @@ mod tests {
                 )
             };
             assert!(!asked(last));
-            // Acknowledgements of a stream are as short.
+            // Acknowledgements of a stream are equally short.
             let other = RanOut {
                 here: !last.here,
                 peer: !last.peer,
@@ -306,7 +305,7 @@ mod tests {
         assert_eq!(rest(400, received(BURST)), Some(RECEIVING_MAX));
         assert_eq!(rest(400, sent(BURST)), Some(SENDING_MAX));
         assert_eq!(rest(4, received(BURST)), None);
-        // A turn that took long is rest enough.
+        // A turn that took that long is rest enough.
         assert_eq!(amid(100, received(BURST)).rest(us(10_290)), None);
         assert_eq!(amid(100, received(BURST)).rest(us(19_000)), None);
     }

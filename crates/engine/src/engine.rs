@@ -25,7 +25,7 @@ use crate::system::{Kernel, Socket, System, TOKEN_MONITOR};
 
 /// The node's buffer for one burst.
 const BURST_BYTES: usize = 65_535;
-/// Batches taken in from a link in one turn, at most …
+/// The most batches taken in from a link in one turn.
 const BATCHES_MAX: usize = 64;
 /// … and bytes after which no further one is: one burst.
 const TAKEN_BYTES: usize = BURST_BYTES_MAX;
@@ -54,11 +54,11 @@ pub struct EngineConfig {
     /// How long to look again instead of sleeping after small traffic; zero: never.
     /// [`SPIN`](crate::SPIN) is a good choice.
     pub spin: Duration,
-    /// What the node can beyond the protocol's version, a bit each; see [`NodeConfig`].
+    /// Optional features beyond the protocol's version, one bit each; see [`NodeConfig`].
     pub features: u64,
-    /// What it relays for others, if it is to reach peers through others.
+    /// How this node relays for others; `None`: it does not reach peers through others.
     pub relay: Option<RelayConfig>,
-    /// Who may call though it was not added; nobody without.
+    /// Which unknown peers may connect; `None`: nobody.
     pub guests: Option<Guests>,
 }
 
@@ -108,9 +108,9 @@ pub struct Engine<S: System = Kernel> {
     batching: Batching,
     spin: Spin,
     busy: Busy,
-    /// Of turns that do not wait: when more than content was last done, …
+    /// When [`poll`](Engine::poll) last did more than content.
     rested_at: Time,
-    /// … and when it was last looked after all.
+    /// When [`poll`](Engine::poll) last ran everything.
     looked_at: Time,
 }
 
@@ -131,14 +131,14 @@ impl Busy {
     }
 }
 
-/// The time by the clock that engines run by, for who has none at hand.
+/// The engines' clock, for callers that have no engine at hand.
 pub fn now() -> Time {
     Time::from_ns(clock::now_ns())
 }
 
 impl Engine {
-    /// Opens the links that are there (others are opened when they appear).
-    /// Returns the engine and what there is to say of the links.
+    /// Opens the links that are there; others are opened when they appear. Returns the engine and messages about the
+    /// links.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -146,7 +146,8 @@ impl Engine {
         Engine::with_claims(config, Vec::new())
     }
 
-    /// The same for a node whose port was chosen because it could be had: `claims` are that port on the links that are there.
+    /// Like [`new`](Engine::new), for a node whose port was chosen because it was free: `claims` hold that port on the
+    /// links that are there.
     ///
     /// # Errors
     /// [`EngineError`].
@@ -161,7 +162,7 @@ impl Engine {
 }
 
 impl<S: System> Engine<S> {
-    /// The same, on this system.
+    /// Like [`with_claims`](Engine::with_claims), on the given system.
     pub(crate) fn on(
         system: S,
         poller: Arc<Poller>,
@@ -231,8 +232,8 @@ impl<S: System> Engine<S> {
     /// there is to do.
     ///
     /// # Errors
-    /// Only if waiting itself fails: then nothing else is done, for who cannot hear may not judge who is silent,
-    /// and the next turn rests first.
+    /// Only if waiting itself fails. Then nothing else is done, because a node that hears nothing must not judge who is
+    /// silent; the next turn rests first.
     pub fn turn(&mut self, host: &mut impl Host, patience: Option<Duration>) -> io::Result<()> {
         let wait = self.before_wait(host, patience);
         let mut ready = core::mem::take(&mut self.ready);
@@ -245,10 +246,10 @@ impl<S: System> Engine<S> {
         waited
     }
 
-    /// The first part of a [`turn`](Engine::turn): how to wait for the second. For a host
-    /// that lets others use the engine meanwhile.
+    /// The first half of a [`turn`](Engine::turn): decides how to wait. For a host that lets others use the engine during
+    /// the wait.
     pub fn before_wait(&mut self, host: &mut impl Host, patience: Option<Duration>) -> Wait {
-        // What the host did when it was told of events, or between turns: no timer stands for it.
+        // The host may have queued something in an event or between turns, and no timer announces that.
         if self.node.may_transmit() {
             self.send_all(now());
         }
@@ -274,13 +275,13 @@ impl<S: System> Engine<S> {
         }
     }
 
-    /// The second part of a [`turn`](Engine::turn): does everything there is to do, now that
-    /// these descriptors are ready. `now`: read when the wait had ended.
+    /// The second half of a [`turn`](Engine::turn): does everything there is to do. `ready`: the descriptors found ready;
+    /// `now`: read after the wait.
     pub fn after_wait(&mut self, host: &mut impl Host, now: Time, ready: &[Ready]) {
         let idle_spin = self.spin.spinning(now) && ready.is_empty();
         self.busy.working_since = (!idle_spin).then_some(now);
         self.take_in(now, host, ready);
-        // A probe or an acknowledgement is no reason to wait awake: nobody answers it later.
+        // Probes and acknowledgements do not justify spinning: nobody answers them later.
         let content_arrived = self.node.take_content_arrived();
         let small = host.produce(now, &mut self.node) || content_arrived;
         self.run_timers(now, host);
@@ -296,11 +297,11 @@ impl<S: System> Engine<S> {
         self.spin.turn(now, small, moved.bytes(), message);
     }
 
-    /// A turn that does not wait, for a host whose thread looks again and again. What has come is told first; timers and
-    /// acknowledgements wait for a turn in which nothing does, but not for long.
+    /// A turn that does not wait, for a host whose thread polls. It delivers arrived content first; timers and
+    /// acknowledgements wait for a turn without content, but at most [`REST_EVERY`].
     pub fn poll(&mut self, now: Time, host: &mut impl Host) {
         let mut ready = core::mem::take(&mut self.ready);
-        // One question for all sockets costs less than one for each that has nothing.
+        // One poll of all sockets costs less than a receive on each empty one.
         match self.poller.wait(Some(Duration::ZERO), &mut ready) {
             Ok(()) => self.take_in(now, host, &ready),
             Err(_) => self.poller.stumble(),
@@ -325,20 +326,20 @@ impl<S: System> Engine<S> {
         self.flush(now);
     }
 
-    /// Sends what was put in since the last turn, without waiting. Costs nothing if there is nothing.
+    /// Sends what was queued since the last turn, without waiting. Cheap if nothing is queued.
     pub fn flush(&mut self, now: Time) {
         if self.node.may_transmit() {
             self.send_all(now);
         }
     }
 
-    /// Closes the links' sockets, for good: another node may be opened at their addresses. Nothing is
-    /// sent or comes in any more.
+    /// Closes the links' sockets for good, so that another node can be opened at their addresses. Nothing is sent or
+    /// received afterwards.
     pub fn shut(&mut self) {
         self.links.close();
     }
 
-    /// Takes in whatever made the wait end.
+    /// Takes in everything that ended the wait.
     fn take_in(&mut self, now: Time, host: &mut impl Host, ready: &[Ready]) {
         for &ready in ready {
             if ready.token >= HOST_TOKENS {
@@ -365,9 +366,9 @@ impl<S: System> Engine<S> {
         }
     }
 
-    /// Hands in what has arrived on a link. Of bulk, more waits for the next turn: acknowledgements go out in between. Of
-    /// small packets, most of which answer others, no timer may run before they are read: a process that seldom has a
-    /// processor would ask again what was answered long ago, and have ever less time to read.
+    /// Hands in what has arrived on a link. Under bulk, the rest waits for the next turn, so that acknowledgements go out
+    /// in between. Small packets, mostly answers, are all read before any timer runs: a process that seldom gets a
+    /// processor would otherwise retransmit what was answered long ago, and fall ever further behind.
     fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) {
         let before = self.moved.received;
         for _ in 0..BATCHES_MAX {
@@ -380,14 +381,14 @@ impl<S: System> Engine<S> {
         self.moved.more_arrived = true;
     }
 
-    /// Hands in one batch, and what it brought to the host. Whether more may have arrived.
+    /// Hands in one batch and gives the host its results. Returns whether more may have arrived.
     fn receive_batch(&mut self, now: Time, link: LinkId, host: &mut impl Host) -> bool {
         let Some(socket) = self.links.get(u64::from(link.0)) else {
             return false;
         };
         match socket.recv(&mut self.batch) {
             Ok(1..) => {}
-            // The kernel tells that by netlink too.
+            // Netlink reports that, too.
             Ok(0) | Err(RecvError::LinkDown(_)) => return false,
             Err(RecvError::Other(_)) => {
                 self.poller.stumble();
@@ -455,18 +456,18 @@ impl<S: System> Engine<S> {
 /// How to wait for the second part of a turn; see [`Engine::before_wait`].
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// First without looking, amid bulk.
+    /// Sleep this long first without polling, amid bulk.
     rest: Option<Duration>,
     timeout: Option<Duration>,
-    /// The processor is given away if nothing is there: it is looked again at once.
+    /// If nothing is ready, yield the processor and poll again at once.
     spins: bool,
     since: Time,
     until: Time,
 }
 
 impl Wait {
-    /// Waits. Replaces the content of `ready`. What can be read of `urgent` (two at most, which
-    /// `poller` waits for, too) ends it also amid bulk, when packets have to wait.
+    /// Waits, and replaces the content of `ready`. A readable descriptor of `urgent` (at most two, which `poller` has,
+    /// too) ends the wait even amid bulk, when packets have to wait.
     ///
     /// # Errors
     /// Only if waiting itself fails.
@@ -487,8 +488,8 @@ impl Wait {
         Ok(())
     }
 
-    /// The same without a timer, which costs a small message more than anything else of a wait. For who
-    /// is woken in time by somebody else.
+    /// The same without a timer, the most expensive part of a wait for a small message. For callers that somebody else
+    /// wakes in time.
     #[must_use]
     pub const fn untimed(self) -> Wait {
         Wait {
@@ -497,12 +498,12 @@ impl Wait {
         }
     }
 
-    /// When it was begun.
+    /// When the wait began.
     pub const fn since(&self) -> Time {
         self.since
     }
 
-    /// When it ends at the latest, if nothing becomes ready.
+    /// When the wait ends at the latest, if nothing becomes ready.
     pub const fn until(&self) -> Time {
         self.until
     }

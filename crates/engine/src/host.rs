@@ -1,4 +1,4 @@
-//! What a host of the loop does.
+//! The host of the loop: the program around it.
 
 use core::time::Duration;
 
@@ -18,25 +18,25 @@ pub trait Host {
     /// `frame` afterwards goes back to the pool.
     fn frame(&mut self, from: PeerId, frame: &mut Vec<u8>);
 
-    /// All frames that have arrived were given.
+    /// All arrived frames have been delivered.
     fn frames_end(&mut self) {}
 
     /// A descriptor that the host registered (with a token from [`HOST_TOKENS`] on) is ready.
     fn ready(&mut self, turn: &mut LoopTurn<'_>, ready: Ready);
 
-    /// Once a turn, after everything that arrived was taken in: put in what
-    /// there is to send (frames read from the virtual NIC). Returns whether it
-    /// was small traffic that waits for an answer, so that a short spin is worth it.
+    /// Once a turn, after all arrivals: queue what there is to send (frames read from the
+    /// virtual NIC). Returns whether that was small traffic that expects an answer, so that a
+    /// short spin is worthwhile.
     fn produce(&mut self, now: Time, node: &mut Node) -> bool;
 
-    /// The loop is about to wait: arm exactly the descriptors that should wake
-    /// it. Returns whether it must not wait, because there is more to produce.
+    /// Before the loop waits: arm exactly the descriptors that should wake it. Returns
+    /// whether it must not wait, because there is more to produce.
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool;
 
-    /// Links changed state at the operating system's level.
+    /// The operating system changed the state of links.
     fn link_changed(&mut self, text: &str);
 
-    /// Some device or address of this host changed; these are all there are.
+    /// A device or address of this host changed; `devices` are all of them now.
     fn devices_changed(&mut self, _devices: &[Interface]) {}
 }
 

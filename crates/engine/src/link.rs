@@ -1,5 +1,4 @@
-//! One link: a socket on one address, held to its device, and the burst that the socket would
-//! not take.
+//! One link: a socket on one address, bound to its device, and the burst that the socket refused.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +36,7 @@ pub struct LinkSpec {
     pub address: IpAddr,
 }
 
-/// What is known of one link, for people and machines.
+/// State of one link, for people and machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStatus {
     /// Its number.
@@ -46,33 +45,32 @@ pub struct LinkStatus {
     pub address: SocketAddr,
     /// The device that has the address, if one does.
     pub device: Option<String>,
-    /// Whether the operating system says that it can be used.
+    /// Whether the operating system says that it is usable.
     pub up: bool,
-    /// Kernel buffers, as granted.
+    /// Sizes of the kernel buffers, as granted.
     pub buffers: Option<BufferSizes>,
     /// What its socket counted since it was opened.
     pub counters: UdpCounters,
-    /// Bursts that the system refused to send for another reason than a full
-    /// queue or a link that is down: a firewall rule of this machine.
+    /// Bursts that the system refused for another reason than a full queue or a link that is down: a
+    /// firewall rule of this machine.
     pub refused: u64,
-    /// Packets of a flood that the kernel dropped at our word; they are not in
-    /// `counters`.
+    /// Packets of a flood that the kernel dropped for us; not in `counters`.
     pub flood_drops: u64,
 }
 
-/// A burst the socket would not take, kept until it does.
+/// A burst that the socket refused, kept until it is accepted.
 struct Held {
     transmit: Transmit,
     bytes: Vec<u8>,
     full: Full,
 }
 
-/// Why the kernel has no room for a burst, by what tells that it has again.
+/// The kernel has no room for a burst: how we learn that it has room again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Full {
     /// The socket becomes writable.
     UntilWritable,
-    /// Nothing does: it is tried then.
+    /// Nothing signals it: retry at this time.
     Until(Time),
 }
 
@@ -91,9 +89,9 @@ pub(crate) struct Link<S> {
     pub up: bool,
     /// Why its socket cannot be opened.
     pub trouble: Option<String>,
-    /// The node knows it as it is configured now.
+    /// The node knows its current configuration.
     pub told: bool,
-    /// The kernel spoke of its device since it was last looked at.
+    /// The kernel reported a change of its device since the last check.
     pub changed: bool,
     held: Option<Held>,
     watching_writable: bool,
@@ -127,7 +125,7 @@ impl<S: Socket> Link<S> {
         }
     }
 
-    /// The poller's, of its socket.
+    /// The poller's token for its socket.
     pub fn token(&self) -> u64 {
         u64::from(self.spec.id.0)
     }
@@ -166,7 +164,7 @@ impl<S: Socket> Link<S> {
         }
     }
 
-    /// Compares this link with the devices there are; says in words what changed.
+    /// Compares this link with the existing devices; returns what changed, in words.
     pub fn reconcile(
         &mut self,
         devices: &[Interface],
@@ -181,7 +179,8 @@ impl<S: Socket> Link<S> {
         if !same {
             self.drop_socket(system);
         }
-        // Also where it is the same: it may have been given another name, by which the next socket is held to it.
+        // Even if the index is the same, the name may have changed, and the next socket is bound by
+        // name.
         self.device = device.map(|d| (d.index, d.name.clone()));
         let before = self.trouble.take();
         if let Some(device) = device {
@@ -193,7 +192,7 @@ impl<S: Socket> Link<S> {
         self.up = self.socket.is_some() && device.is_some_and(|d| d.up && d.carrier);
         let LinkSpec { id, address } = self.spec;
         match (was_up, self.up, &self.trouble) {
-            // Said once, however often it is tried.
+            // Logged once, however often it is retried.
             (_, _, Some(_)) if self.trouble == before => None,
             (_, _, Some(trouble)) => Some(format!("link {} ({address}): {trouble}", id.0)),
             (false, true, None) => Some(format!("link {} ({address}) is up on {name}", id.0)),
@@ -228,17 +227,17 @@ impl<S: Socket> Link<S> {
         self.held = None;
     }
 
-    /// Whether it holds a burst, and so is to be given no other.
+    /// Whether it holds a burst, and so accepts no other.
     pub const fn is_full(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Gives up the burst that it holds.
+    /// Drops the held burst.
     pub fn drop_held(&mut self) {
         self.held = None;
     }
 
-    /// When the burst that it holds is to be tried though nothing tells that there is room.
+    /// When to retry the held burst, if nothing will signal room.
     pub fn retry_at(&self) -> Option<Time> {
         match self.held.as_ref()?.full {
             Full::UntilWritable => None,
@@ -246,8 +245,8 @@ impl<S: Socket> Link<S> {
         }
     }
 
-    /// Sends a burst. What the socket does not take is kept, and the node told to produce nothing
-    /// more for this link until it is gone.
+    /// Sends a burst. If the socket refuses it, the link keeps it, and the node produces nothing more
+    /// for this link until it is gone.
     pub fn send(
         &mut self,
         now: Time,
@@ -257,7 +256,7 @@ impl<S: Socket> Link<S> {
         bytes: &[u8],
     ) {
         if self.held.is_some() {
-            // Only a handshake answer comes here while the link is blocked; it is asked for again.
+            // Only a handshake's answer arrives here while the link is blocked; the peer asks again.
             return;
         }
         if let Err(full) = self.offer(now, node, &transmit, bytes) {
@@ -267,8 +266,8 @@ impl<S: Socket> Link<S> {
         }
     }
 
-    /// Tries the burst that it holds. Only once that is gone the node may produce more for this
-    /// link: it then asks all who waited for it.
+    /// Retries the held burst. Only when it is gone may the node produce more for this link: it then
+    /// asks every waiting peer.
     pub fn retry(&mut self, now: Time, system: &mut impl System<Socket = S>, node: &mut Node) {
         if let Some(held) = self.held.take() {
             match self.offer(now, node, &held.transmit, &held.bytes) {
@@ -289,8 +288,8 @@ impl<S: Socket> Link<S> {
         bytes: Vec<u8>,
         mut full: Full,
     ) {
-        // A socket may be writable all the time while the device's queue is full: the loop would
-        // not sleep.
+        // The socket may be writable all the time while the device's queue is full: the loop would
+        // never sleep.
         let writable_tells = full == Full::UntilWritable;
         if self.watch_writable(system, writable_tells) != writable_tells && writable_tells {
             full = Full::Until(now + GRANULARITY);
@@ -302,7 +301,7 @@ impl<S: Socket> Link<S> {
         });
     }
 
-    /// Hands a burst to the socket: it has gone, or is lost, unless there is no room for it.
+    /// Offers a burst to the socket. The burst is then sent or lost, unless there is no room for it.
     fn offer(
         &mut self,
         now: Time,
@@ -325,18 +324,18 @@ impl<S: Socket> Link<S> {
                 self.up = false;
                 self.recheck_at = Some(now + RECHECK);
             }
-            // If the device is gone, looking finds it; if not, others may be reached.
+            // If the device is gone, the check finds out; if not, other peers may be reachable.
             Err(SendError::NoRoute(_)) => {
                 let look_at = (self.looked_at + LOOK_EVERY).max(now);
                 self.recheck_at = Some(self.recheck_at.map_or(look_at, |at| at.min(look_at)));
             }
-            // A local firewall refused it: the peer will not acknowledge it, that is all.
+            // A local firewall refused it; the peer will not acknowledge it, as if it were lost.
             Err(SendError::Other(_)) => self.refused += 1,
         }
         Ok(())
     }
 
-    /// Whether the socket is to wake the loop when it is writable; returns whether it does.
+    /// Sets whether the socket wakes the loop when writable; returns whether it does.
     fn watch_writable(&mut self, system: &mut impl System<Socket = S>, wanted: bool) -> bool {
         if wanted != self.watching_writable
             && let Some(socket) = &self.socket

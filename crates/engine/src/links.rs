@@ -1,5 +1,5 @@
-//! The links of this node. What the kernel tells of devices and addresses is compared with
-//! what should be; a link whose address is gone is down until it is back.
+//! The links of this node: compares the configuration with the kernel's devices and addresses. A link
+//! whose address is gone is down until it is back.
 
 use core::time::Duration;
 use std::io;
@@ -12,8 +12,8 @@ use crate::link::{Link, LinkSpec, LinkStatus, RECHECK, Waking};
 use crate::setback::Setback;
 use crate::system::{Socket, System};
 
-/// A switch port forwards some time after the carrier is up: for so long the
-/// link's neighbours …
+/// A switch port starts to forward some time after the carrier is up. For so long the link's neighbours
+/// are solicited.
 const WAKING: Duration = Duration::from_secs(3);
 /// … are asked for this often, as whatever must be repeated is (the kernel itself does once a second).
 const ASK_EVERY: Duration = REPEAT_MAX;
@@ -21,21 +21,21 @@ const ASK_EVERY: Duration = REPEAT_MAX;
 pub(crate) struct Links<S: System> {
     pub system: S,
     links: Vec<Link<S::Socket>>,
-    /// As they were when links were last compared with them.
+    /// The devices when links were last compared with them.
     devices: Vec<Interface>,
-    /// The kernel did not tell them when it was last asked …
+    /// Whether the kernel's last answer about devices was an error.
     blindness: Setback,
-    /// … and is not asked again before.
+    /// After an error the kernel is not asked again before this time.
     blind_until: Time,
     port: u16,
 }
 
-/// What the host sees of the links, and may change.
+/// The host's view of the links.
 pub(crate) trait LinkTable {
     fn status(&self) -> Vec<LinkStatus>;
 
-    /// Makes these the links: closes those that are not among them or have another
-    /// address, opens those that are new. Returns what changed, in words.
+    /// Makes these the links: closes links that are gone or have another address, opens new ones. Returns
+    /// what changed, in words.
     fn set(&mut self, now: Time, node: &mut Node, specs: &[LinkSpec]) -> Vec<String>;
 }
 
@@ -45,7 +45,7 @@ impl<S: System> LinkTable for Links<S> {
     }
 
     fn set(&mut self, now: Time, node: &mut Node, specs: &[LinkSpec]) -> Vec<String> {
-        // First all that go: a new one may have the address of an old one.
+        // Removals first: a new link may take the address of an old one.
         for link in self
             .links
             .extract_if(.., |link| !specs.contains(&link.spec))
@@ -69,7 +69,7 @@ impl<S: System> LinkTable for Links<S> {
 
 impl<S: System> Links<S> {
     pub fn new(system: S, specs: &[LinkSpec], port: u16) -> Links<S> {
-        // The node is made from these: it knows them.
+        // The node was created with these, so it knows them.
         let links = specs.iter().map(|spec| Link::new(*spec, true));
         Links {
             system,
@@ -103,25 +103,25 @@ impl<S: System> Links<S> {
         granted.unwrap_or(256 * 1024).min(u32::MAX as usize) as u32
     }
 
-    /// Reads what the kernel has to tell; returns whether it is to be looked what has changed.
+    /// Reads the kernel's notifications; returns whether the links must be compared again.
     pub fn hear(&mut self) -> bool {
         let changes = self.system.changes();
         for link in &mut self.links {
             let own = link.device.as_ref().map(|(index, _)| *index);
-            // Where changes were lost, each may have been about this link.
+            // If notifications were lost, each may have been about this link.
             let is_own = |about: Option<u32>| about.is_none() || about == own;
             link.changed |= changes.iter().any(|change| is_own(change.device()));
         }
         !changes.is_empty() && !self.blindness.lasts()
     }
 
-    /// Makes sockets for links whose address is there, drops those whose address
-    /// is gone, and tells the node. Returns what changed, in words.
+    /// Opens sockets for links whose address is there, closes those whose address is gone, and tells the
+    /// node. Returns what changed, in words.
     pub fn reconcile(&mut self, now: Time, mut node: Option<&mut Node>) -> Vec<String> {
         let mut words = Vec::new();
         let devices = match self.system.interfaces() {
             Ok(devices) => devices,
-            // No descriptor is left, say.
+            // For example, no descriptor is left.
             Err(error) => return self.go_blind(now, &error),
         };
         if self.blindness.end() {
@@ -150,8 +150,8 @@ impl<S: System> Links<S> {
         words
     }
 
-    /// All stays as it was seen last: that it could not be looked is not that anything is gone. What changed is not
-    /// told again, so it is looked again, ever later. Returns what is to be said of it: once.
+    /// Keeps the last known state: a failed query does not mean that anything is gone. The kernel does not
+    /// repeat its notification, so the query is retried, at growing intervals. Returns a message, once.
     fn go_blind(&mut self, now: Time, error: &io::Error) -> Vec<String> {
         let is_known = self.blindness.lasts();
         self.blind_until = now + self.blindness.pause();
@@ -161,7 +161,7 @@ impl<S: System> Links<S> {
         (!is_known).then_some(words).into_iter().collect()
     }
 
-    /// The devices of this host, as they are; `None`: the kernel did not tell them when it was last asked.
+    /// The devices of this host; `None`: the kernel's last answer was an error.
     pub fn devices(&self) -> Option<&[Interface]> {
         (!self.blindness.lasts()).then_some(&self.devices)
     }
@@ -170,8 +170,8 @@ impl<S: System> Links<S> {
         self.links.iter().map(|l| l.config(self.port)).collect()
     }
 
-    /// Sends a burst; what the socket does not take is kept, and the node told
-    /// to produce nothing more for this link until it is gone.
+    /// Sends a burst. If the socket refuses it, the link keeps it, and the node produces nothing more for
+    /// this link until it is gone.
     pub fn send(&mut self, now: Time, node: &mut Node, transmit: Transmit, buffer: &[u8]) {
         let Some(link) = self.links.iter_mut().find(|l| l.spec.id == transmit.link) else {
             return;
@@ -180,7 +180,7 @@ impl<S: System> Links<S> {
         link.send(now, &mut self.system, node, transmit, bytes);
     }
 
-    /// Tries held bursts again: `token`'s socket became writable, or time passed.
+    /// Retries held bursts: `token`'s socket became writable, or time passed.
     pub fn retry(&mut self, now: Time, node: &mut Node, token: Option<u64>) {
         for link in &mut self.links {
             let asked = token == Some(link.token());
@@ -190,7 +190,7 @@ impl<S: System> Links<S> {
         }
     }
 
-    /// Has the kernel ask again for the neighbours of links that came up a moment ago.
+    /// Makes the kernel solicit the neighbours of links that came up a moment ago.
     pub fn wake_neighbours(&mut self, now: Time) {
         for link in &mut self.links {
             let Some(waking) = link.waking.as_mut().filter(|w| w.ask_at <= now) else {
@@ -206,7 +206,7 @@ impl<S: System> Links<S> {
         }
     }
 
-    /// What became of a batch that came in on `link`.
+    /// Counts what became of a batch that arrived on `link`.
     pub fn count(&mut self, link: LinkId, before: &NodeStats, after: &NodeStats) {
         let strangers = after.of_strangers() - before.of_strangers();
         let first = after.first_messages_turned_away() - before.first_messages_turned_away();
@@ -215,7 +215,7 @@ impl<S: System> Links<S> {
         }
     }
 
-    /// Raises, lowers and renews what protects the links from floods; says so.
+    /// Raises, lowers and renews the links' protection from floods; returns messages about it.
     pub fn shield(&mut self, now: Time, node: &Node) -> impl Iterator<Item = String> {
         self.links.iter_mut().filter_map(move |link| {
             let socket = link.socket.as_ref()?;
@@ -227,7 +227,7 @@ impl<S: System> Links<S> {
         self.recheck_at().is_some_and(|at| at <= now)
     }
 
-    /// When the devices are to be looked at though the kernel tells of no change.
+    /// When to check the devices even if the kernel reports no change.
     fn recheck_at(&self) -> Option<Time> {
         match self.blindness.lasts() {
             true => Some(self.blind_until),
@@ -248,13 +248,13 @@ impl<S: System> Links<S> {
     }
 }
 
-/// Tells the node of a link that was just looked at, unless it knows: `before` is what it was,
-/// up or not, and its MTU. The node asks every peer then, and most changes are of other devices.
+/// Tells the node about a link that was just checked, unless it knows: `before` is whether it was up, and
+/// its MTU. Telling makes the node ask every peer, and most changes are of other devices.
 fn tell<S: Socket>(now: Time, node: &mut Node, link: &mut Link<S>, before: (bool, u32), port: u16) {
     let id = link.spec.id;
     let reconfigured = before.1 != link.mtu || !link.told;
     if reconfigured {
-        // Larger or smaller: discovery starts anew within the new bound.
+        // With a larger or smaller MTU, discovery starts anew within the new bound.
         link.told = true;
         let _ = node.set_link(now, id, Some(link.config(port)));
     }
@@ -265,8 +265,7 @@ fn tell<S: Socket>(now: Time, node: &mut Node, link: &mut Link<S>, before: (bool
     if !link.up {
         link.drop_held();
     }
-    // A socket that was dropped, because the address moved to another device, say,
-    // has dropped what it held as well.
+    // A closed socket (the address moved to another device, say) has dropped its burst as well.
     if !link.is_full() {
         node.set_link_blocked(id, false);
     }

@@ -1,30 +1,30 @@
-//! What fails is tried again, ever later.
+//! Retries at growing intervals.
 
 use core::time::Duration;
 
-/// How long it is waited for the next try at first …
+/// First retry interval.
 pub(crate) const FIRST: Duration = Duration::from_millis(500);
-/// … and at most.
+/// Longest retry interval.
 const LAST: Duration = Duration::from_secs(16);
 
-/// Something that is done again and again, and may fail now.
+/// An action that is repeated, and may be failing now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setback(Option<Duration>);
 
 impl Setback {
-    /// It has failed: how long to wait until it is tried again.
+    /// It failed: returns how long to wait before the next try.
     pub fn pause(&mut self) -> Duration {
         let pause = self.0.map_or(FIRST, |pause| (pause * 2).min(LAST));
         *self.0.insert(pause)
     }
 
-    /// Whether it failed when it was last tried.
+    /// Whether the last try failed.
     #[must_use]
     pub const fn lasts(&self) -> bool {
         self.0.is_some()
     }
 
-    /// It has not failed this time. Returns whether it had before.
+    /// It succeeded. Returns whether it had failed before.
     pub const fn end(&mut self) -> bool {
         self.0.take().is_some()
     }

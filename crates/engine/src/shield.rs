@@ -1,12 +1,10 @@
-//! What keeps a flood of strangers' packets off a link: while more come than are
-//! worth a system call each, the kernel drops all that cannot be ours.
+//! Keeps a flood of strangers' packets off a link: while more of them come than deserve a system call
+//! each, the kernel drops all that cannot be ours.
 //!
-//! Otherwise everything is taken in, and counted by reason. The filter knows what
-//! the first bytes of a datagram tell: which session it is of (the receiver chose
-//! that number at random, [`sieve`](crate::sieve)), on which link it must come. The first message of a
-//! handshake bears nothing that a stranger cannot invent, so only so many of them
-//! are taken, by lot: a node that begins while a flood of them lasts needs more
-//! tries.
+//! Below that rate everything is received, and counted by reason. The filter judges the first bytes of
+//! a datagram: the session (a number that the receiver chose at random, see [`sieve`](crate::sieve))
+//! and the link it must come on. A stranger can forge the first message of a handshake, so only a
+//! random sample of these is let through: a node that starts during such a flood needs more tries.
 
 use core::time::Duration;
 use std::io;
@@ -20,26 +18,27 @@ use tabane_proto::{LinkId, Node, Time};
 use crate::sieve::sieve;
 use crate::system::Socket;
 
-/// Strangers' packets a second on one link at which the shield goes up: some 2% of
-/// a processor. No set of nodes that begin at once, nor an old session's rest, comes near.
+/// Strangers' packets a second on one link that raise the shield: some 2% of a processor. Neither many
+/// nodes that start at once, nor the leftovers of an old session, come near.
 const RAISE_PER_S: u64 = 20_000;
-/// They are counted over this time.
+/// Period over which they are counted.
 const SAMPLE: Duration = Duration::from_millis(50);
 /// The shield stays up for so long after the last sample that would raise it: a peer that meant no harm would be given up by
 /// then.
 const HOLD: Duration = PEER_SILENT_MAX;
 /// First messages of handshakes taken a second, about, while it is up: 0.2% of a processor.
 const FIRST_MESSAGES_PER_S: u64 = 2_000;
-/// One of 2^16 first messages, at least, is taken.
+/// At least one of 2^16 first messages is let through.
 const LOT_BITS_MAX: u32 = 16;
-/// Sessions come and go in crowds when many nodes begin: the filter is made anew no more often than this.
-/// One of 3,000 sessions takes some 0.7 ms. Until then, if some are new, all sessions pass.
+/// Shortest interval between rebuilds of the filter: when many nodes start, sessions come and go in
+/// crowds, and a filter of 3,000 sessions takes some 0.7 ms. Until the rebuild, all sessions pass if
+/// some are new.
 const RENEW_EVERY: Duration = Duration::from_millis(10);
-/// Fewer instructions for sessions are not tried: `net.core.optmem_max` is 20 KB on older systems,
-/// which is some 2,500, and 128 KB on newer ones.
+/// Fewest instructions tried for sessions: `net.core.optmem_max` is 20 KB on older systems, which is
+/// some 2,500, and 128 KB on newer ones.
 const SIEVE_MIN: usize = 512;
-/// What is longer is a burst that the kernel has joined. A filter sees its first
-/// packet only, and must not drop a peer's packets for a stranger's in front of them.
+/// Anything longer is a burst that the kernel has joined (GRO). A filter sees only its first packet,
+/// and must not drop a peer's packets because of a stranger's in front of them.
 const ALONE_BYTES_MAX: u32 = 2 * DATAGRAM_BYTES_WIDE as u32;
 
 /// What happened since the last sample.
@@ -54,18 +53,18 @@ struct Sample {
 /// The shield while it is up.
 struct Raised {
     until: Time,
-    /// Of 2^this first messages one is taken.
+    /// One first message of 2^`lot_bits` is let through.
     lot_bits: u32,
-    /// Those that the sieve was made from, ascending, their generation, and when.
+    /// The sessions in the sieve, ascending; below, their generation and the time.
     sessions: Vec<u32>,
     generation: u64,
     sieved_at: Time,
-    /// The last generation that was held against them.
+    /// The last generation compared with them.
     seen: u64,
     /// Accepts them, and as few others as the kernel has room for.
     sieve: Vec<Instruction>,
     sieve_max: usize,
-    /// All sessions pass, as some are newer than the sieve.
+    /// All sessions pass, because some are newer than the sieve.
     is_open: bool,
 }
 
@@ -95,7 +94,7 @@ impl Raised {
         self.is_open = false;
     }
 
-    /// Whether the filter has to change, as sessions came or went.
+    /// Whether the filter must change because sessions came or went.
     fn follow(&mut self, now: Time, node: &Node) -> bool {
         let generation = node.sessions_generation();
         if generation == self.generation {
@@ -113,7 +112,7 @@ impl Raised {
         self.is_open
     }
 
-    /// Whether the sieve was made from all of these, ascending, and perhaps others.
+    /// Whether the sieve has all of these, ascending.
     fn has_all(&self, numbers: impl Iterator<Item = u32>) -> bool {
         let mut sieved = self.sessions.iter();
         let mut has = |number| sieved.any(|other| *other == number);
@@ -121,14 +120,14 @@ impl Raised {
         numbers.all(&mut has)
     }
 
-    /// Has the kernel filter by it.
+    /// Gives the filter to the kernel.
     fn set(&mut self, link: LinkId, socket: &impl Socket) -> io::Result<()> {
         loop {
             let set = socket.set_filter(&self.filter(link));
             if !is_too_long(&set) {
                 return set;
             }
-            // The kernel has to have room for the old one and the new one at once.
+            // The kernel needs room for the old and the new one at once.
             if socket.clear_filter().is_ok() {
                 let set = socket.set_filter(&self.filter(link));
                 if !is_too_long(&set) {
@@ -152,7 +151,7 @@ impl Raised {
     }
 }
 
-/// It takes more than `net.core.optmem_max` allows.
+/// The filter is larger than `net.core.optmem_max` allows.
 fn is_too_long(set: &io::Result<()>) -> bool {
     set.as_ref()
         .is_err_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
@@ -163,27 +162,26 @@ fn is_too_long(set: &io::Result<()>) -> bool {
 pub(crate) struct Shield {
     sample: Sample,
     raised: Option<Raised>,
-    /// The kernel would not: not asked again before.
+    /// The kernel refused a filter: not tried again before this time.
     refused_until: Time,
-    /// Dropped by the kernel while it was up.
+    /// Packets that the kernel dropped while it was up.
     dropped: u64,
 }
 
 impl Shield {
-    /// Packets the kernel dropped at the filter's word (and, while it was up, for
-    /// want of room).
+    /// Packets that the kernel dropped because of the filter (and, while it was up, for want of room).
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// So many packets of strangers came, so many of them first messages of handshakes.
+    /// Counts strangers' packets, and the first messages of handshakes among them.
     pub fn count(&mut self, strangers: u64, first_messages: u64) {
         self.sample.strangers += strangers;
         self.sample.first_messages += first_messages;
     }
 
-    /// To be called before anything is sent: a peer may answer to a session that
-    /// is new. Returns news for the log.
+    /// Call before anything is sent: a peer may answer to a new session. Returns a message for the
+    /// log.
     pub fn turn(
         &mut self,
         now: Time,
@@ -270,7 +268,7 @@ impl Shield {
         }
     }
 
-    /// A socket that does not take the new filter must not keep the old one.
+    /// Replaces the filter; if the socket refuses the new one, removes the old one.
     fn renew(&mut self, link: LinkId, socket: &impl Socket) {
         if let Some(raised) = &mut self.raised
             && raised.set(link, socket).is_err()
@@ -281,16 +279,16 @@ impl Shield {
 
     fn lower(&mut self, socket: &impl Socket) {
         self.raised = None;
-        // It is there; and if not, all is as it should be.
+        // If there is no filter, nothing needs to be done.
         let _ = socket.clear_filter();
     }
 }
 
-/// Instructions of a filter in front of the sieve.
+/// Number of instructions in front of the sieve.
 const AROUND_SIEVE: usize = 19;
 
-/// Accepts what may be a peer's on `link`, and one first message of a handshake in
-/// 2^`lot_bits`. `sieve` knows the sessions.
+/// Accepts packets that may be a peer's on `link`, and one first message of 2^`lot_bits`. `sieve`
+/// checks the session.
 fn filter(link: LinkId, sieve: &[Instruction], lot_bits: u32) -> Vec<Instruction> {
     use Instruction::{
         Accept, Drop, LoadByte, LoadLength, LoadRandom, LoadWord, SkipIfEqual, SkipIfGreater,
@@ -340,7 +338,7 @@ mod tests {
 
     const LINK: LinkId = LinkId(3);
 
-    /// Which of `datagrams` come through `filter` (loopback delivers at once).
+    /// The `datagrams` that pass `filter` (loopback delivers at once).
     fn through(filter: &[Instruction], datagrams: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let (socket, _) = LinkSocket::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         socket.set_filter(filter).unwrap();
@@ -391,7 +389,7 @@ mod tests {
     fn first_messages_are_taken_by_lot() {
         let all = vec![datagram(Kind::Init, 0, 1, INIT_BYTES); 2_000];
         let taken = through(&filter(LINK, &sieve(&[], 1_000), 4), &all).len();
-        // One of 16: 125. So far off only once in many more runs than there will be.
+        // Expected: 125 (one of 16). The probability of leaving this range is negligible.
         assert!((25..400).contains(&taken), "{taken}");
     }
 
@@ -405,7 +403,7 @@ mod tests {
         numbers.into_iter().collect()
     }
 
-    /// How many sessions of these come through.
+    /// How many of these sessions pass.
     fn pass(filter: &[Instruction], sessions: &[u32]) -> usize {
         let datagram = |session: &u32| datagram(Kind::Data, LINK.0, *session, 40);
         let all: Vec<_> = sessions.iter().map(datagram).collect();
@@ -414,13 +412,13 @@ mod tests {
 
     #[test]
     fn of_as_many_sessions_as_a_large_cluster_has_no_other_passes() {
-        // 1,024 peers have three each, at most.
+        // At most three for each of 1,024 peers.
         for count in [0, 1, 2, 31, 33, 1_000, 3 * 1_024] {
             let ours = drawn(count, 1);
             let filter = filter(LINK, &sieve(&ours, 4_000), 0);
             assert!(filter.len() < 4_000);
             assert_eq!(pass(&filter, &ours), count);
-            // Also those next to ours, and in the other half.
+            // Also neighbours of ours, and numbers in the other half.
             let mut others = drawn(500, 2);
             others.extend(ours.iter().take(500).map(|n| n.wrapping_add(1)));
             others.extend(ours.iter().take(500).map(|n| n ^ (1 << 31)));
@@ -431,7 +429,7 @@ mod tests {
 
     #[test]
     fn of_more_sessions_than_a_filter_holds_all_pass_and_few_others() {
-        // A cluster of 3,000 nodes where the kernel takes much, one of 1,024 where it takes little.
+        // A cluster of 3,000 nodes with much room in the kernel, one of 1,024 with little.
         for (count, instructions_max, others_max) in [(9_000, 4_000, 150), (3_072, 1_900, 60)] {
             let ours = drawn(count, 1);
             let sieve = sieve(&ours, instructions_max);
@@ -443,7 +441,7 @@ mod tests {
         }
     }
 
-    /// A node that begins to connect to so many peers: a session each.
+    /// A node that starts to connect to this many peers: a session each.
     fn node(peers: usize) -> Node {
         let config = NodeConfig {
             name: "a".into(),
@@ -471,7 +469,7 @@ mod tests {
         node
     }
 
-    /// First calls leave one after the other: until then.
+    /// Runs until the first calls, which leave one after the other.
     fn call(node: &mut Node) {
         node.handle_timeout(Time::from_ms(1_000));
     }
@@ -488,7 +486,7 @@ mod tests {
         node.add_peer(Time::ZERO, peer).unwrap();
     }
 
-    /// A shield that a flood has raised, its socket, and the time.
+    /// A shield raised by a flood, its socket, and the time.
     fn raised(fake: &Fake, node: &Node) -> (Shield, FakeSocket, Time) {
         let address = ([10, 0, 0, 1], 4000).into();
         let (socket, _) = fake.clone().open(0, address, None).unwrap();
@@ -512,7 +510,7 @@ mod tests {
         let node = node(1_500);
         raised(&fake, &node);
         let set = filters(&fake);
-        // Whatever was there before would have to fit in beside it.
+        // An earlier filter would have to fit in beside it.
         assert!(set[..set.len() - 1].iter().all(Option::is_none), "{set:?}");
         let set = set[set.len() - 1].unwrap();
         assert!((500..=1_000).contains(&set), "{set}");
@@ -526,7 +524,7 @@ mod tests {
         assert_eq!(filters(&fake).len(), 1);
         assert_eq!(shield.turn(now, LINK, &socket, &node), None);
         assert_eq!(filters(&fake), []);
-        // The first new one has everything pass, and the others change nothing.
+        // The first new one lets everything pass; the others change nothing.
         for number in 100..200 {
             add_peer(&mut node, number);
             call(&mut node);
@@ -537,7 +535,7 @@ mod tests {
         shield.turn(now, LINK, &socket, &node);
         let set = filters(&fake);
         assert!(set.len() == 1 && set[0] > Some(200), "{set:?}");
-        // One that goes can wait.
+        // A session that ends can wait.
         node.remove_peer(now, PeerId(0));
         shield.turn(now, LINK, &socket, &node);
         assert_eq!(filters(&fake), []);

@@ -1,14 +1,13 @@
-//! Which session numbers are ours, as instructions of a filter.
+//! A filter's instructions that recognise our session numbers.
 //!
-//! Up to some 3,600 numbers are compared one by one: a search tree leads to a short chain of
-//! comparisons, so that a packet meets some twenty of them. For more numbers than there is room for, each
-//! number sets a bit in each of three tables (a Bloom filter; Bloom, 1970), and a search tree leads to
-//! the word that has it: a stranger's number passes only if all three bits happen to be set. Ours always
-//! pass.
+//! Up to some 3,600 numbers are compared exactly: a search tree leads to a short chain of comparisons, some twenty
+//! instructions for a packet. If there is no room for that, each number sets a bit in each of three tables (a Bloom filter;
+//! Bloom, 1970), and a search tree leads to the word with that bit: a stranger's number passes only if all three bits
+//! happen to be set. Ours always pass.
 //!
-//! The kernel makes instructions of its own of these (bpf_convert_filter of net/core/filter.c), and what they take of
-//! `net.core.optmem_max` counts. Comparing with a number of 2^31 or more makes two, so the first bit is looked at once, and
-//! left out of all that follows.
+//! The kernel translates these instructions (bpf_convert_filter in net/core/filter.c), and the result counts towards
+//! `net.core.optmem_max`. A comparison with a number of 2^31 or more becomes two instructions; so the first bit is tested
+//! once, and all other comparisons leave it out.
 
 use tabane_io::udp::Instruction;
 
@@ -17,21 +16,20 @@ use Instruction::{
     SkipIfGreater, SkipIfIndexBits, SkipUnlessGreater, ToIndex,
 };
 
-/// Numbers compared one after another at a leaf of the tree. Each leaf ends with two instructions more,
-/// of which the kernel makes four.
+/// Numbers compared in sequence at a leaf of the tree. Each leaf ends with two more instructions, four in the kernel.
 const CHAIN: usize = 32;
-/// Every number without its first bit.
+/// Mask of all bits but the first.
 const REST: u32 = u32::MAX >> 1;
-/// With three, some 2% of all other numbers pass at nine bits a number; with one, it would be 11%. A filter
-/// of 4,096 instructions has ten bits for each of 4,000 numbers.
+/// Number of tables. With three, some 2% of all other numbers pass at nine bits a number; with one, 11%. A filter of 4,096
+/// instructions has ten bits for each of 4,000 numbers.
 const TABLES: u32 = 3;
-/// What leads to a table's word and what follows, all tables together, at most.
+/// Upper bound of instructions before and after the tables' words, for all tables together.
 const AROUND_TABLES: usize = 64;
 
-/// Accepts a packet if the number in the accumulator is one of `numbers`, ascending, and drops
-/// nearly all others: all, if `instructions_max` has room for that. At least a few hundred.
+/// Accepts a packet if the number in the accumulator is one of `numbers`, ascending. Drops all others if `instructions_max`
+/// (at least a few hundred) has room for that, nearly all otherwise.
 pub fn sieve(numbers: &[u32], instructions_max: usize) -> Vec<Instruction> {
-    // Most of what makes up the tree; whether it is all decides its length.
+    // The numbers alone take that many instructions; whether all fits shows the length.
     if numbers.len() < instructions_max {
         let exact = exact(numbers);
         if exact.len() <= instructions_max {
@@ -73,13 +71,12 @@ fn branch(most: u32, low: Vec<Instruction>, high: Vec<Instruction>) -> Vec<Instr
 }
 
 fn coarse(numbers: &[u32], instructions_max: usize) -> Vec<Instruction> {
-    // A word takes three instructions, and a branch over many words one more.
+    // A word takes three instructions, and a branch for many words one more.
     let room = instructions_max.saturating_sub(AROUND_TABLES);
     let words = (room * 32 / (97 * TABLES as usize)).max(1);
     let mut code = vec![Keep(0)];
     for number in 0..TABLES {
-        // Odd, and no more than four apart: with no divisor in common, so that no remainder says
-        // anything of another.
+        // Odd and at most four apart, so without a common divisor: the remainders are independent.
         code.extend(table(numbers, words, words as u32 * 32 - 1 - 2 * number));
     }
     code.push(Accept);
@@ -87,7 +84,7 @@ fn coarse(numbers: &[u32], instructions_max: usize) -> Vec<Instruction> {
     code
 }
 
-/// Drops the packet unless the bit of the number kept at 0 is set, which is one of `bits`.
+/// Drops the packet unless the bit for the stored number, modulo `bits`, is set.
 fn table(numbers: &[u32], words: usize, bits: u32) -> Vec<Instruction> {
     let mut table = vec![0_u32; words];
     for bit in numbers.iter().map(|number| number % bits) {
@@ -106,7 +103,7 @@ fn table(numbers: &[u32], words: usize, bits: u32) -> Vec<Instruction> {
         ShiftRight(5),
     ];
     code.extend(words_tree(0, &table));
-    // Each word was loaded with a way to here still to go.
+    // Each word was loaded with its jump to here still open.
     let end = code.len();
     for (at, instruction) in code.iter_mut().enumerate() {
         if *instruction == TO_END {
@@ -117,7 +114,7 @@ fn table(numbers: &[u32], words: usize, bits: u32) -> Vec<Instruction> {
     code
 }
 
-/// In place of the way to the end, which is known when all is there.
+/// Stands for a jump to the end, until the length is known.
 const TO_END: Instruction = Skip(u32::MAX);
 
 /// Loads the word whose number, from `first` on, is in the accumulator.

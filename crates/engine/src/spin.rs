@@ -1,19 +1,18 @@
 //! When to spin instead of sleeping.
 //!
-//! Waking a thread costs 5 to 35 µs, most of a small message's latency. So for
-//! a short while after small traffic the loop looks again instead of sleeping,
-//! giving the processor away each time in case somebody else has use for it.
-//! Idle or under bulk it sleeps.
+//! Waking a thread costs 5 to 35 µs, most of a small message's latency. So after small traffic the
+//! loop polls for a short time instead of sleeping, and yields the processor each time in case
+//! somebody else can use it. When idle or under bulk it sleeps.
 
 use crate::batch::{BULK_BYTES, PAUSE};
 use core::time::Duration;
 
 use tabane_proto::Time;
 
-/// How long to look after small traffic, unless the host says otherwise. Shorter than the
-/// whole chain of wake-ups (about 50 µs here) is worse than none at all.
+/// How long to poll after small traffic, unless the host says otherwise. Anything shorter than the
+/// whole chain of wake-ups (about 50 µs here) is worse than no polling.
 pub const SPIN: Duration = Duration::from_micros(100);
-/// A message up to this long is waited for, and its answer, as small traffic is.
+/// Longest message that counts as small traffic: the loop polls for it, and for its answer.
 const MESSAGE_BYTES: usize = 32 * 1024;
 
 pub(crate) struct Spin {
@@ -23,7 +22,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Looks for so long after small traffic.
+    /// Polls for `lasting` after small traffic.
     pub const fn new(lasting: Duration) -> Spin {
         Spin {
             lasting,
@@ -32,8 +31,8 @@ impl Spin {
         }
     }
 
-    /// Ends a turn in which datagrams of so many bytes were taken in and sent, and perhaps the
-    /// last of a message of so many: decides whether the coming wait is a spin.
+    /// Ends a turn that received and sent `bytes`, and perhaps the end of a message of length
+    /// `message`: decides whether the coming wait is a spin.
     pub fn turn(&mut self, now: Time, small_traffic: bool, bytes: usize, message: Option<usize>) {
         if message.is_some_and(|bytes| bytes <= MESSAGE_BYTES) {
             (self.until, self.bulk_until) = (now + self.lasting, now);
@@ -45,7 +44,7 @@ impl Spin {
         }
     }
 
-    /// Whether to look again at once.
+    /// Whether to poll again at once.
     pub fn spinning(&self, now: Time) -> bool {
         now < self.until
     }

@@ -1,7 +1,7 @@
-//! What the loop needs of the operating system: devices, and a socket for each link.
+//! What the loop needs from the operating system: devices, and a socket for each link.
 //!
-//! Two traits, so that the tests can put a network in memory with faults of its own in the
-//! kernel's place. Everything is generic over them: there is no indirect call per packet.
+//! Two traits, so that tests can replace the kernel by a network in memory with faults of its
+//! own. Everything is generic over them: there is no indirect call per packet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tabane_io::udp::{
 use tabane_proto::Transmit;
 use tabane_proto::limits::LINKS_MAX;
 
-/// The poller's token of the netlink socket; links have their own numbers below.
+/// The poller's token for the netlink socket; links have their own numbers below.
 pub(crate) const TOKEN_MONITOR: u64 = LINKS_MAX as u64;
 
 /// The socket of one link.
@@ -26,22 +26,22 @@ pub trait Socket {
     /// [`SendError`].
     fn send(&self, transmit: &Transmit, bytes: &[u8]) -> Result<(), SendError>;
 
-    /// Takes in what has arrived; returns how many datagrams that are.
+    /// Receives what has arrived; returns the number of datagrams.
     ///
     /// # Errors
     /// [`RecvError`].
     fn recv(&self, batch: &mut ReceiveBatch) -> Result<usize, RecvError>;
 
-    /// What it has counted so far.
+    /// Its counters so far.
     fn counters(&self) -> UdpCounters;
 
-    /// Has the kernel drop what `filter` does not accept.
+    /// Makes the kernel drop what `filter` does not accept.
     ///
     /// # Errors
-    /// The kernel does not take it.
+    /// The kernel refuses the filter.
     fn set_filter(&self, filter: &[Instruction]) -> io::Result<()>;
 
-    /// Takes everything again.
+    /// Removes the filter.
     ///
     /// # Errors
     /// There was no filter.
@@ -50,20 +50,20 @@ pub trait Socket {
 
 /// The host that the links are on.
 pub trait System {
-    /// What a link sends and receives by.
+    /// The socket of a link.
     type Socket: Socket;
 
-    /// The devices there are.
+    /// All devices.
     ///
     /// # Errors
-    /// The kernel could not be asked, which says nothing of the devices.
+    /// The kernel could not be asked, which says nothing about the devices.
     fn interfaces(&mut self) -> io::Result<Vec<Interface>>;
 
-    /// What happened to devices and addresses since the last call.
+    /// Changes of devices and addresses since the last call.
     fn changes(&mut self) -> Vec<Change>;
 
-    /// A socket on `address`, held to `device`, that wakes the loop with `token` when there is
-    /// something to read.
+    /// Opens a socket on `address`, bound to `device`, that wakes the loop with `token` when
+    /// it is readable.
     ///
     /// # Errors
     /// Why not, in words.
@@ -74,17 +74,17 @@ pub trait System {
         device: Option<&str>,
     ) -> Result<(Self::Socket, BufferSizes), String>;
 
-    /// From now on that socket wakes the loop for this.
+    /// From now on that socket wakes the loop for `interest`.
     ///
     /// # Errors
-    /// Then it wakes the loop for what it did before.
+    /// Then it wakes the loop for the same as before.
     fn watch(&mut self, socket: &Self::Socket, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Closes a socket; it does not wake the loop any more.
+    /// Closes a socket; it no longer wakes the loop.
     fn close(&mut self, socket: Self::Socket);
 
-    /// Has the kernel ask again for the neighbours on the device `device` (its index) that it
-    /// asked for in vain, where that is permitted.
+    /// Makes the kernel solicit again the neighbours on `device` (an index) that did not
+    /// answer, where that is permitted.
     fn ask_again(&mut self, device: u32);
 }
 
@@ -118,15 +118,15 @@ impl Socket for LinkSocket {
 pub struct Kernel {
     poller: Arc<Poller>,
     monitor: LinkMonitor,
-    /// None: not permitted.
+    /// `None`: not permitted.
     neighbours: Option<Neighbours>,
-    /// Ports that links will have.
+    /// Ports reserved for links.
     claims: Vec<Claim>,
 }
 
 impl Kernel {
-    /// Sockets wake this poller, as do changes of devices, with [`TOKEN_MONITOR`]. Where a port was claimed, that is the one
-    /// that is used.
+    /// Sockets and changes of devices (with [`TOKEN_MONITOR`]) wake this poller. Links use
+    /// claimed ports where there are any.
     pub(crate) fn new(poller: &Arc<Poller>, claims: Vec<Claim>) -> io::Result<Kernel> {
         let monitor = LinkMonitor::new()?;
         poller.register(&monitor, TOKEN_MONITOR, Interest::Read)?;
@@ -147,7 +147,7 @@ impl System for Kernel {
     }
 
     fn changes(&mut self) -> Vec<Change> {
-        // Whatever an error is, the answer is to look again.
+        // Whatever the error is, the answer is to look again.
         let polled = self.monitor.poll();
         let changes = polled.unwrap_or_else(|_| vec![Change::Resync]);
         if changes.contains(&Change::Resync) {
@@ -178,7 +178,7 @@ impl System for Kernel {
     }
 
     fn close(&mut self, socket: LinkSocket) {
-        // The descriptor is closed next, which would end the registration too.
+        // Closing the descriptor, which comes next, would end the registration too.
         let _ = self.poller.deregister(&socket);
     }
 

@@ -19,7 +19,7 @@ use crate::{guard, log, name};
 /// Addresses in one vector, at most.
 const ADDRESSES_MAX: usize = 1 << 24;
 
-/// What `fi_av_open` gives.
+/// The object of `fi_av_open`.
 #[repr(C)]
 pub struct AddressVector {
     face: Face<FidAv>,
@@ -27,7 +27,7 @@ pub struct AddressVector {
     domain: Held<Domain>,
     /// Numbers are places, from 0, and used again as they are.
     is_table: bool,
-    /// Insertion is told by an event.
+    /// Insertions are reported by an event.
     is_told: bool,
     state: Mutex<State>,
 }
@@ -143,7 +143,7 @@ impl AddressVector {
     }
 }
 
-/// What an insertion of several addresses comes to.
+/// An insertion of several addresses.
 struct Insertion<'a> {
     raws: &'a [[u8; name::BYTES]],
     numbers: *mut u64,
@@ -152,10 +152,10 @@ struct Insertion<'a> {
 }
 
 impl Insertion<'_> {
-    /// How many were inserted, and which were not.
+    /// Returns how many were inserted, and the failed ones.
     ///
     /// # Safety
-    /// The numbers and, if `FI_SYNC_ERR` is set, the context are arrays of so many elements, or null.
+    /// The numbers and, if `FI_SYNC_ERR` is set, the context are arrays of this length, or null.
     unsafe fn run(&self, vector: &AddressVector) -> (usize, Vec<(usize, Errno)>) {
         let mut state = vector.state();
         let mut failed = Vec::new();
@@ -331,7 +331,7 @@ unsafe extern "C" fn lookup(
         // SAFETY: C gives a vector of ours, and a buffer as long as it says.
         unsafe {
             let address = object::object::<AddressVector>(face.cast())?.lookup(number)?;
-            // What finds no room is left out; the length says so.
+            // If there is too little room it is cut off; the length says so.
             guard::bytes_out(buffer, len, &name::raw(&address)).map(|_| ())
         }
     })

@@ -1,5 +1,5 @@
-//! Structures that libfabric frees: made by the C library, as long as the newest libfabric has them and some more, so
-//! that one that is newer still finds zeros.
+//! Structures that libfabric frees: allocated by the C library, as large as in the newest libfabric and some more, so
+//! that a still newer one finds zeros.
 
 use core::ffi::CStr;
 
@@ -48,10 +48,10 @@ fn bytes_of(bytes: &[u8]) -> Outcome<*mut core::ffi::c_void> {
     Ok(memory)
 }
 
-/// Frees one, as libfabric does.
+/// Frees a structure, as libfabric does.
 ///
 /// # Safety
-/// It is of [`info`], and nobody else has it.
+/// It comes from [`info`], and nobody else has it.
 pub unsafe fn free(info: *mut Info) {
     // SAFETY: all of these are the C library's, or null.
     unsafe {
@@ -74,10 +74,10 @@ pub unsafe fn free(info: *mut Info) {
     }
 }
 
-/// The `fi_info` that makes the offer.
+/// The `fi_info` for the offer.
 ///
 /// # Errors
-/// There is no memory. What is there already of the structure is lost then, as is the process.
+/// There is no memory. The parts allocated before are lost then, as is the process.
 pub fn info(offer: &Offer) -> Outcome<*mut Info> {
     let domain = NewDomainAttr {
         old: DomainAttr {

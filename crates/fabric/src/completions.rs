@@ -17,11 +17,11 @@ use crate::object::{self, Face, Held, Object, Users};
 use crate::waiting::Waiter;
 use crate::{guard, words};
 
-/// Completions that wait to be read, at most: then what has ended stays in the endpoints, and they take no more work.
-/// The size that a program asks for is only where it begins.
+/// The most unread completions: beyond it, completions stay in the endpoints, which accept no more work. The size
+/// that a program asks for is only the initial one.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// What `fi_cq_open` gives.
+/// The object of `fi_cq_open`.
 #[repr(C)]
 pub struct Queue {
     face: Face<FidCq>,
@@ -33,14 +33,14 @@ pub struct Queue {
     /// Bytes of a completion as the program wants it.
     entry_bytes: usize,
     waiter: Waiter,
-    /// `fi_cq_signal` was called, and nobody has woken up yet.
+    /// `fi_cq_signal` was called, and no waiter has woken up yet.
     is_signalled: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     entries: VecDeque<Entry>,
-    /// What the last error told of itself: it stays until the queue is read again.
+    /// Data of the last error: kept until the queue is read again.
     about: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ pub struct Entry {
     pub wrong: Option<Box<Wrong>>,
 }
 
-/// What is told of a failure.
+/// Details of a failure.
 pub struct Wrong {
     pub errno: Errno,
     pub prov_errno: c_int,
@@ -77,12 +77,12 @@ unsafe impl Object for Queue {
 }
 
 impl Queue {
-    /// What its endpoints are waited for with.
+    /// The waiter for its endpoints.
     pub fn waiter(&self) -> &Waiter {
         &self.waiter
     }
 
-    /// What the program calls it.
+    /// The program's context for it.
     pub fn context(&self) -> *mut c_void {
         self.face.context()
     }
@@ -110,23 +110,23 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed) >= ENTRIES_MAX
     }
 
-    /// Whether nothing waits to be read.
+    /// Whether there is nothing to read.
     pub fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether there is nothing to read, so that waiting is right.
+    /// Whether there is nothing to read, so that the caller may wait.
     pub fn may_wait(&self) -> bool {
         self.waiter.progress();
         let is_there = || !self.is_empty() || self.is_signalled.load(Ordering::SeqCst);
         self.waiter.may_sleep(is_there)
     }
 
-    /// Completions into the program's arrays; how many.
+    /// Copies completions into the program's arrays; returns their number.
     ///
     /// # Safety
-    /// There is room for `count` of them at `buffer`, and for as many addresses at `sources` unless that is null; both
-    /// are nobody else's now.
+    /// There is room for `count` of them at `buffer`, and for as many addresses at `sources` unless that is null;
+    /// nobody else uses both now.
     unsafe fn read(&self, buffer: *mut c_void, count: usize, sources: *mut u64) -> Outcome<usize> {
         if count > 0 && buffer.is_null() {
             return Err(errors::INVAL);
@@ -208,10 +208,10 @@ impl Queue {
         failed.ok_or(errors::AGAIN)
     }
 
-    /// What the error tells of itself: into the program's buffer if it has one, else into one of the queue's.
+    /// Writes the error's data into the program's buffer if it has one, else into one of the queue's.
     ///
     /// # Safety
-    /// The place is valid; what it has at `err_data` is a buffer of that size, or the size is 0.
+    /// The place is valid; its `err_data` is a buffer of the given size, or the size is 0.
     unsafe fn tell_about(&self, place: *mut CqErrEntry, about: &[u8], api_version: u32) {
         // SAFETY: as above; the size is there since 1.5.
         unsafe {

@@ -1,4 +1,4 @@
-//! Counters of what has ended.
+//! Counters of completions.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::object::{self, Face, Held, Object, Users};
 use crate::waiting::Waiter;
 use crate::{guard, words};
 
-/// What `fi_cntr_open` gives.
+/// The object of `fi_cntr_open`.
 #[repr(C)]
 pub struct Counter {
     face: Face<FidCntr>,
@@ -37,17 +37,17 @@ unsafe impl Object for Counter {
 }
 
 impl Counter {
-    /// What its endpoints are waited for with.
+    /// The waiter for its endpoints.
     pub fn waiter(&self) -> &Waiter {
         &self.waiter
     }
 
-    /// What the program calls it.
+    /// The program's context for it.
     pub fn context(&self) -> *mut c_void {
         self.face.context()
     }
 
-    /// What it has counted: successes and failures.
+    /// Its counts of successes and failures.
     pub fn counted(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         (read(&self.succeeded), read(&self.failed))
@@ -104,8 +104,9 @@ impl Counter {
 /// The counters of each region, by its key, and what they count.
 type ByRegion = HashMap<u64, Vec<(u64, Held<Counter>)>>;
 
-/// The counters of a domain's regions, by the regions' keys: of which accesses (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`). Endpoints
-/// ask here while their engines are locked, so nothing else is locked meanwhile.
+/// The counters of a domain's regions, by the regions' keys, with the kinds of access that
+/// each counts (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`). Endpoints ask here while their
+/// engines are locked, so nothing else is locked meanwhile.
 #[derive(Default)]
 pub struct OfRegions(RwLock<ByRegion>);
 
@@ -124,7 +125,7 @@ impl OfRegions {
         all.entry(key).or_default().push((of, Held::new(counter)));
     }
 
-    /// The region is no more; what counted for it.
+    /// The region is gone; returns its counters.
     pub fn remove(&self, key: u64) -> Vec<(u64, Held<Counter>)> {
         self.write().remove(&key).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Domains: what endpoints, queues and regions belong to.
+//! Domains: the owners of endpoints, queues and regions.
 
 use core::ffi::{CStr, c_int, c_void};
 use std::collections::HashMap;
@@ -24,14 +24,14 @@ use crate::{
     region, words,
 };
 
-/// What `fi_domain` gives.
+/// The object of `fi_domain`.
 #[repr(C)]
 pub struct Domain {
     face: Face<FidDomain>,
     users: Users,
     fabric: Held<Fabric>,
     configuration: Configuration,
-    /// How memory is registered (`FI_MR_…`).
+    /// The mode of registering memory (`FI_MR_…`).
     mr_mode: c_int,
     av_type: u32,
     shared: Mutex<Shared>,
@@ -39,7 +39,7 @@ pub struct Domain {
     counters: Arc<OfRegions>,
 }
 
-/// What all endpoints of the domain have in common.
+/// State that all endpoints of the domain share.
 #[derive(Default)]
 struct Shared {
     regions: HashMap<u64, Region>,
@@ -49,16 +49,16 @@ struct Shared {
 /// Memory that others may use.
 #[derive(Clone, Copy)]
 pub struct Region {
-    /// Where it is.
+    /// Its memory.
     pub piece: Piece,
-    /// What others may do.
+    /// Others' rights.
     pub access: Access,
-    /// What others call its first byte.
+    /// Others' address of its first byte.
     pub origin: u64,
 }
 
-// SAFETY: a region points to memory of the program, which its threads share anyway; nothing is read or written through
-// it here.
+// SAFETY: a region points to memory of the program, which its threads share anyway; nothing is read or written
+// through it here.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -89,12 +89,12 @@ impl Domain {
         self.fabric.api_version()
     }
 
-    /// Where it belongs.
+    /// Its fabric.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
-    /// What its endpoints are made with.
+    /// The configuration for its endpoints.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -114,7 +114,7 @@ impl Domain {
         self.mr_mode & (c::MR_BASIC | c::MR_VIRT_ADDR) != 0
     }
 
-    /// The counters of its regions, for endpoints that are told what others do with them.
+    /// The counters of its regions, for endpoints that are notified of others' accesses.
     pub fn counters(&self) -> &Arc<OfRegions> {
         &self.counters
     }
@@ -152,7 +152,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Lets nobody at it any more. What others have done with it is counted.
+    /// Ends all access. Accesses up to now are counted.
     pub fn deregister(&self, key: u64) {
         for counter in self.counters.counters(Some(key)) {
             counter.waiter().progress();
@@ -166,7 +166,7 @@ impl Domain {
         }
     }
 
-    /// Has a counter count what others do with a region: `FI_REMOTE_READ`, `FI_REMOTE_WRITE`, or both.
+    /// Makes a counter count others' accesses to a region: `FI_REMOTE_READ`, `FI_REMOTE_WRITE`, or both.
     ///
     /// # Errors
     /// `-FI_EINVAL`: the region has a counter of that. `-FI_ENOMEM`.
@@ -185,7 +185,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Who waits for a counter waits no longer for endpoints that it does not count for.
+    /// Waiters for a counter no longer wait for endpoints that it does not count for.
     fn release(&self, shared: &Shared, counter: &Arc<Counter>) {
         if self.counters.has(counter) {
             return;
@@ -201,7 +201,7 @@ impl Domain {
     pub fn add(&self, station: &Arc<Station>) -> Outcome<()> {
         let mut shared = self.shared();
         for (key, region) in &shared.regions {
-            // SAFETY: who registered it has promised that the memory stays, and has not deregistered it.
+            // SAFETY: whoever registered it has promised that the memory stays, and has not deregistered it.
             unsafe { region.register(station, *key) }?;
         }
         if station.is_told() {
@@ -306,7 +306,7 @@ pub unsafe fn held(domain: *mut FidDomain) -> Outcome<Held<Domain>> {
     unsafe { object::shared(domain.cast()) }.map(Held::new)
 }
 
-/// Events of a domain tell of regions that are registered in the background: here none is, so none ever comes.
+/// Events of a domain are about background registration, which does not exist here, so none ever comes.
 unsafe extern "C" fn bind(_domain: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     // SAFETY: C gives an object of ours.
     guard::status(|| unsafe { object::object::<EventQueue>(to.cast()) }.map(|_| ()))

@@ -1,5 +1,5 @@
-//! What the environment says to the provider alone; the rest is said to every door ([`tabane_rank::environment`]). Read when
-//! a program asks what there is, and again when it opens a domain.
+//! The provider's own environment variables; every door reads the others ([`tabane_rank::environment`]). Read when a program
+//! asks for providers, and again when it opens a domain.
 
 use core::ffi::CStr;
 
@@ -7,8 +7,8 @@ use tabane_rank::environment::value;
 
 pub use tabane_rank::environment::{Configuration, Problem, links, shown, with_links};
 
-/// All variables with what they mean, for `fi_info -g tabane`. libfabric lists each with `FI_TABANE_` before its name:
-/// it is read under that name too.
+/// All variables with their meanings, for `fi_info -g tabane`. libfabric lists each with `FI_TABANE_` before its name: it is
+/// read under that name too.
 pub const VARIABLES: &[(&CStr, &CStr)] = &[
     (
         c"links",
@@ -63,8 +63,8 @@ pub fn variable(name: &str) -> Option<String> {
     value(&format!("TABANE_{name}")).or_else(|| value(&format!("FI_TABANE_{name}")))
 }
 
-/// Whether somebody means to use the provider. Otherwise it is not offered: that a cluster file can be read here says
-/// nothing of this program.
+/// Whether the provider is asked for. Otherwise it is not offered: a readable cluster file does not mean that this program
+/// wants it.
 pub fn is_wanted() -> bool {
     let names = [
         "LINKS",

@@ -1,4 +1,4 @@
-//! Event queues: what ended that carries no data, and what the program writes there itself.
+//! Event queues: completions without data, and events that the program writes itself.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -18,18 +18,18 @@ use crate::object::{self, Face, Held, Object, Users};
 use crate::waiting::Waiter;
 use crate::{allocate, guard, words};
 
-/// Events that nobody has read, at most.
+/// The most unread events.
 const EVENTS_MAX: usize = 1 << 16;
 /// Bytes of one event that a program writes.
 const EVENT_BYTES_MAX: usize = 1 << 12;
-/// What `fi_eq_open` gives.
+/// The object of `fi_eq_open`.
 #[repr(C)]
 pub struct EventQueue {
     face: Face<FidEq>,
     users: Users,
     fabric: Held<Fabric>,
     state: Mutex<State>,
-    /// What its endpoints are waited for with.
+    /// The waiter for its endpoints.
     waiter: Waiter,
     /// Readable while there is something to read.
     ready: Option<Notify>,
@@ -40,7 +40,7 @@ pub struct EventQueue {
 struct State {
     events: VecDeque<Event>,
     errors: VecDeque<Failed>,
-    /// What the last error told of itself: it stays until the next is read.
+    /// Data of the last error: kept until the next is read.
     about: Vec<u8>,
 }
 
@@ -50,13 +50,13 @@ struct Event {
     /// To which object; 0: the program has written it.
     fid: usize,
     bytes: Vec<u8>,
-    /// The program has to have room for so many of them.
+    /// The program must have room for this many bytes.
     least: usize,
-    /// Of who has called, until the program is told.
+    /// Information about a caller, until the program has it.
     info: Option<Unread>,
 }
 
-/// What the program is to free, once it has it.
+/// Memory that the program must free, once it has it.
 struct Unread(*mut Info);
 
 // SAFETY: it is the C library's memory, and nobody else's.
@@ -100,7 +100,7 @@ impl EventQueue {
         }
     }
 
-    /// Nothing is left: who waits sleeps again.
+    /// Nothing is left: waiters sleep again.
     fn settle(&self, state: &State) {
         if let (Some(ready), true) = (&self.ready, state.is_empty()) {
             ready.clear();
@@ -135,7 +135,7 @@ impl EventQueue {
         });
     }
 
-    /// Something became of a connection; what the other end has sent with it. The information is the program's to free.
+    /// An event of a connection, with the other end's data. The program must free the information.
     pub fn connection(&self, number: u32, fid: usize, info: *mut Info, data: &[u8]) {
         let entry = EqCmEntry {
             fid: fid as *mut Fid,
@@ -147,7 +147,7 @@ impl EventQueue {
             number,
             fid,
             bytes,
-            // What the program has no room for is cut off.
+            // Data for which the program has no room is cut off.
             least: size_of::<EqCmEntry>(),
             info: (!info.is_null()).then(|| Unread(info)),
         });
@@ -175,7 +175,7 @@ impl EventQueue {
         self.rang();
     }
 
-    /// An object is closed: nothing is told of it any more.
+    /// An object is closed: nothing more is reported about it.
     pub fn forget(&self, fid: usize) {
         let mut state = self.state();
         state.events.retain(|event| event.fid != fid);
@@ -183,12 +183,12 @@ impl EventQueue {
         self.settle(&state);
     }
 
-    /// What its endpoints are waited for with.
+    /// The waiter for its endpoints.
     pub fn waiter(&self) -> &Waiter {
         &self.waiter
     }
 
-    /// Whether there is nothing to read, so that waiting is right.
+    /// Whether there is nothing to read, so that the caller may wait.
     pub fn may_wait(&self) -> bool {
         self.waiter.progress();
         self.waiter.may_sleep(|| !self.state().is_empty())
@@ -210,7 +210,7 @@ impl EventQueue {
         room[..bytes].copy_from_slice(&event.bytes[..bytes]);
         let read = (event.number, bytes);
         if flags & c::PEEK == 0 {
-            // What it points to is the program's now.
+            // Its pointer is the program's now.
             core::mem::forget(state.events.pop_front().and_then(|event| event.info));
         }
         self.settle(&state);
@@ -252,10 +252,10 @@ impl EventQueue {
         failed.ok_or(errors::AGAIN)
     }
 
-    /// What the error tells of itself: into the program's buffer if it has one, else into one of the queue's.
+    /// Writes the error's data into the program's buffer if it has one, else into one of the queue's.
     ///
     /// # Safety
-    /// The place is valid; what it has at `err_data` is a buffer of that size, or the size is 0.
+    /// The place is valid; its `err_data` is a buffer of the given size, or the size is 0.
     unsafe fn tell_about(&self, place: *mut EqErrEntry, about: Vec<u8>, has_size: bool) {
         // SAFETY: as above; the size is there since 1.5.
         unsafe {
@@ -387,10 +387,10 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
-/// The room that C gives for an event.
+/// C's room for an event.
 ///
 /// # Safety
-/// It is null, or so many bytes that are nobody else's for `'a`.
+/// It is null, or has `len` bytes that are nobody else's for `'a`.
 unsafe fn room<'a>(buffer: *mut c_void, len: usize) -> Outcome<&'a mut [u8]> {
     if len == 0 {
         return Ok(&mut []);
@@ -398,7 +398,7 @@ unsafe fn room<'a>(buffer: *mut c_void, len: usize) -> Outcome<&'a mut [u8]> {
     if buffer.is_null() || len > isize::MAX as usize {
         return Err(errors::INVAL);
     }
-    // SAFETY: as above; what C never wrote there is only written to.
+    // SAFETY: as above; bytes that C never wrote are only written to.
     Ok(unsafe { core::slice::from_raw_parts_mut(buffer.cast(), len) })
 }
 

@@ -1,4 +1,4 @@
-//! The fabric: what domains and event queues are opened in.
+//! The fabric: the parent of domains and event queues.
 
 use core::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::event_queue::EventQueue;
 use crate::object::{self, Face, Held, Object, Users};
 use crate::{domain, event_queue, guard, provider};
 
-/// What `fi_fabric` gives.
+/// The object of `fi_fabric`.
 #[repr(C)]
 pub struct Fabric {
     face: Face<FidFabric>,
@@ -36,12 +36,12 @@ unsafe impl Object for Fabric {
 }
 
 impl Fabric {
-    /// Who has called and has no answer.
+    /// Callers without an answer.
     pub fn callers(&self) -> &Callers {
         &self.callers
     }
 
-    /// Who waits for callers.
+    /// Passive endpoints.
     pub fn passives(&self) -> &Passives {
         &self.passives
     }
@@ -170,7 +170,7 @@ unsafe extern "C" fn open_event_queue(
 unsafe extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     guard::status(|| {
         let count = usize::try_from(count).map_err(|_| errors::INVAL)?;
-        // SAFETY: C gives so many objects.
+        // SAFETY: C gives this many objects.
         let fids = unsafe { guard::array(fids.cast_const(), count) }?;
         for &fid in fids {
             // SAFETY: each is an object of ours.

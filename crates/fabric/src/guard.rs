@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::abi::errors::{self, Outcome};
 use crate::log;
 
-/// What a function does that returns a number of bytes or entries, or an error.
+/// Runs a function that returns a number of bytes or entries, or an error.
 pub fn size(act: impl FnOnce() -> Outcome<usize>) -> isize {
-    // What a panic leaves behind are values of this crate, which bear it: their locks are taken whether poisoned or not.
+    // A panic leaves only values of this crate behind, which tolerate it: poisoned locks are taken anyway.
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(size)) => size as isize,
         Ok(Err(errno)) => -(errno.0 as isize),
@@ -19,23 +19,23 @@ pub fn size(act: impl FnOnce() -> Outcome<usize>) -> isize {
     }
 }
 
-/// What a function does that returns 0 or an error.
+/// Runs a function that returns 0 or an error.
 pub fn status(act: impl FnOnce() -> Outcome<()>) -> c_int {
     number(|| act().map(|()| 0))
 }
 
-/// What a function does that returns a small number or an error.
+/// Runs a function that returns a small number or an error.
 pub fn number(act: impl FnOnce() -> Outcome<usize>) -> c_int {
     // Errors and counts of addresses are below 2^31.
     size(act) as c_int
 }
 
-/// What a function does that returns 0 or an error, where C has the longer type.
+/// Runs a function that returns 0 or an error, where C has the longer type.
 pub fn posted(act: impl FnOnce() -> Outcome<()>) -> isize {
     size(|| act().map(|()| 0))
 }
 
-/// What a function does that has no way to tell of an error.
+/// Runs a function that cannot report an error.
 pub fn value<T>(otherwise: T, act: impl FnOnce() -> Outcome<T>) -> T {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(value)) => value,
@@ -48,7 +48,7 @@ pub extern "C" fn absent() -> isize {
     -(errors::NOSYS.0 as isize)
 }
 
-/// `ops->bind` of what nothing is bound to.
+/// `ops->bind` of objects without bindings.
 ///
 /// # Safety
 /// None is needed; the table's type has it.
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn no_bind(
     -errors::NOSYS.0
 }
 
-/// `ops->close` of what its program does not close.
+/// `ops->close` of objects that the program does not close.
 ///
 /// # Safety
 /// None is needed; the table's type has it.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn no_close(_fid: *mut crate::abi::fabric::Fid) -> c_int {
     -errors::NOSYS.0
 }
 
-/// `ops->control` of what takes no command.
+/// `ops->control` of objects without commands.
 ///
 /// # Safety
 /// None is needed; the table's type has it.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn no_control(
     -errors::NOSYS.0
 }
 
-/// A value that C has given the place of.
+/// Writes a value to a place that C has given.
 ///
 /// # Safety
 /// It is null, or to memory for a `T` that nobody else uses now.
@@ -93,7 +93,7 @@ pub unsafe fn put<T>(place: *mut T, value: T) -> Outcome<()> {
     Ok(())
 }
 
-/// What is at a pointer.
+/// Reads at a pointer.
 ///
 /// # Safety
 /// It is null, or to a value that nobody changes or frees for `'a`.
@@ -117,10 +117,10 @@ pub unsafe fn array<'a, T>(pointer: *const T, len: usize) -> Outcome<&'a [T]> {
     Ok(unsafe { core::slice::from_raw_parts(pointer, len) })
 }
 
-/// Text into a buffer of C's, cut off so that a zero byte follows; the buffer.
+/// Copies text into a buffer of C's, truncated so that a zero byte follows; returns the buffer.
 ///
 /// # Safety
-/// The buffer is null, or has room for so many bytes that nobody else uses now.
+/// The buffer is null, or has room for `len` bytes that nobody else uses now.
 pub unsafe fn text(buffer: *mut c_char, len: usize, text: &str) -> *const c_char {
     let bytes = text.len().min(len.saturating_sub(1));
     if buffer.is_null() || len == 0 {
@@ -134,11 +134,12 @@ pub unsafe fn text(buffer: *mut c_char, len: usize, text: &str) -> *const c_char
     buffer
 }
 
-/// Bytes into a buffer whose length C has given, as many as find room; the length becomes theirs. Whether all did.
+/// Copies bytes into a buffer whose length C has given, as many as fit; the length becomes theirs. Returns whether
+/// all fit.
 ///
 /// # Safety
-/// Both are null, or the length is nobody else's now, and the buffer is null, or has room for so many bytes that are
-/// nobody else's now.
+/// Both are null; or the length is nobody else's now, and the buffer is null or has room for that many bytes, which
+/// nobody else uses now.
 pub unsafe fn bytes_out(buffer: *mut c_void, len: *mut usize, bytes: &[u8]) -> Outcome<bool> {
     if len.is_null() {
         return Err(errors::INVAL);

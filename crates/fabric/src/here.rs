@@ -1,4 +1,4 @@
-//! What this machine and process have: the part that tests put something else in place of.
+//! The machine and process: the part that tests replace.
 
 #[cfg(not(test))]
 pub use real::{configuration, is_wanted, open};
@@ -15,7 +15,7 @@ mod real {
 
     pub use crate::environment::is_wanted;
 
-    /// What the environment makes of this node's links.
+    /// This node's links, from the environment.
     ///
     /// # Errors
     /// One line that says what is wrong.

@@ -25,11 +25,11 @@ const OBJECTS_MAX: usize = 1 << 16;
 const REGIONS_MAX: usize = 1 << 20;
 /// Bytes of a key of a region, and of the number that comes with a message.
 const WORD_BYTES: usize = 8;
-/// Bytes that tell of an error at most: an address of somebody who was not in the address vector.
+/// The most bytes of error data: the address of a sender who was not in the address vector.
 const ERROR_DATA_BYTES: usize = 64;
 /// libfabric's general form of a tag: any bits, in any division.
 const TAG_ANY: u64 = 0xAAAA_AAAA_AAAA_AAAA;
-/// The protocol between endpoints, and between those that are connected. A number of a provider's own has the highest bit.
+/// The protocol of endpoints; next, of connected ones. A provider's own number has the highest bit.
 const PROTOCOL: u32 = 1 << 31 | 0x7ab;
 const PROTOCOL_CONNECTED: u32 = PROTOCOL + 1;
 
@@ -44,10 +44,10 @@ const RX_CAPS: u64 = TRANSFERS
     | c::SOURCE
     | c::SOURCE_ERR
     | c::RMA_EVENT;
-/// Capabilities whose bits meant something else before 2.0.
+/// Capabilities whose bits had another meaning before 2.0.
 const NEW_RX_CAPS: u64 = c::TAGGED_DIRECTED_RECV | c::EXACT_DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = c::LOCAL_COMM | c::REMOTE_COMM;
-/// Capabilities that mean nothing where there is one peer.
+/// Capabilities that are meaningless with a single peer.
 const OF_MANY: u64 = c::DIRECTED_RECV | c::SOURCE | c::SOURCE_ERR | NEW_RX_CAPS;
 
 /// When an operation may count as done, if a program asks.
@@ -64,7 +64,7 @@ const ORDER: u64 = c::ORDER_SAS
     | c::ORDER_ATOMIC_WAR
     | c::ORDER_ATOMIC_WAW;
 
-/// What a program asks for.
+/// A program's request.
 #[derive(Default)]
 struct Wanted<'a> {
     version: u32,
@@ -84,12 +84,12 @@ struct Wanted<'a> {
     service: Option<&'a CStr>,
     /// Both are this end's.
     is_own: bool,
-    /// What it is to be made of, and where that is found if it is a passive endpoint: there it calls from.
+    /// The handle for a new endpoint, and its address if that is a passive endpoint, from which it then calls.
     handle: usize,
     found_at: Option<SocketAddr>,
 }
 
-/// What it gets.
+/// What the program gets.
 #[derive(Clone)]
 pub struct Offer {
     pub caps: u64,
@@ -111,10 +111,10 @@ unsafe impl Send for Offer {}
 // SAFETY: as above.
 unsafe impl Sync for Offer {}
 
-/// Why it gets nothing: what it asked for that is not there.
+/// Why the program gets nothing: the requested feature that is missing.
 type Lacking = &'static str;
 
-/// Whether what is asked for is no more than what there is.
+/// Checks that a request does not exceed what is available.
 fn within<T: PartialOrd>(wanted: T, most: T, lacking: Lacking) -> Result<(), Lacking> {
     if wanted <= most { Ok(()) } else { Err(lacking) }
 }
@@ -124,10 +124,10 @@ fn only(wanted: u64, possible: u64, lacking: Lacking) -> Result<(), Lacking> {
     within(wanted & !possible, 0, lacking)
 }
 
-/// What the program asks for is given or refused with `-FI_ENODATA`.
+/// Returns what the program asks for, or refuses with `-FI_ENODATA`.
 ///
 /// # Safety
-/// The pointers are null, or as `fi_getinfo(3)` has them.
+/// The pointers are null, or as `fi_getinfo(3)` says.
 pub unsafe fn getinfo(
     version: u32,
     (node, service): (*const c_char, *const c_char),
@@ -138,7 +138,7 @@ pub unsafe fn getinfo(
     if infos.is_null() {
         return Err(errors::INVAL);
     }
-    // Nothing is to be layered on this provider, since what the layers add is here already.
+    // No utility provider should be layered on this one, since it has their features already.
     if flags & c::CORE_PROV_ONLY != 0 {
         return Err(errors::NODATA);
     }
@@ -151,7 +151,8 @@ pub unsafe fn getinfo(
         log::info(&format!("not offered: {lacking}"));
         return Err(errors::NODATA);
     }
-    // Where the library lies unused, programs run as before: Open MPI prefers whatever it finds here to its own ways.
+    // If the library is installed but not asked for, programs must run as before: Open MPI prefers any provider here
+    // to its own transports.
     if !(wanted.is_named || here::is_wanted()) {
         log::info("not offered: nobody asks for it by its name, or by a variable of its own");
         return Err(errors::NODATA);
@@ -161,7 +162,7 @@ pub unsafe fn getinfo(
         errors::NODATA
     })?;
     let mut first = core::ptr::null_mut();
-    // What comes first is taken by who has no wish.
+    // A program without a preference takes the first one.
     for mut offer in offers.into_iter().flatten().rev() {
         if offer.source.is_empty() {
             offer.source = source(&configuration.settings, offer.addr_format);
@@ -227,12 +228,12 @@ impl Wanted<'_> {
 
     /// The address to be reached by an endpoint that reaches many.
     fn destination(&self) -> Result<Option<Vec<u8>>, Lacking> {
-        // With this flag it is one of this node's own, all of whose links are used anyway.
+        // With this flag it is an address of this node, all of whose links are used anyway.
         if let (Some(node), false) = (self.node, self.is_own) {
             let address = node.to_str().ok().and_then(name::parse);
             return match address {
                 Some(address) => Ok(Some(name::raw(&address).to_vec())),
-                // Who wants this provider and no other knows how its ranks tell each other their addresses.
+                // A program that names this provider knows how its ranks exchange addresses.
                 None if self.is_named => match node.to_str().ok().and_then(name::host) {
                     Some(_) => Ok(Some(name::UNKNOWN.to_vec())),
                     None => Err("a host that nobody knows"),
@@ -280,7 +281,7 @@ impl Wanted<'_> {
 }
 
 /// # Safety
-/// It is null, or so many bytes that nobody changes or frees for `'a`.
+/// It is null, or points to `len` bytes that nobody changes or frees for `'a`.
 unsafe fn bytes<'a>(pointer: *const c_void, len: usize) -> Option<&'a [u8]> {
     // SAFETY: as above.
     (!pointer.is_null()).then(|| unsafe { core::slice::from_raw_parts(pointer.cast(), len) })
@@ -293,7 +294,7 @@ unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
-/// An endpoint of a kind, as far as it is what is wanted.
+/// An endpoint of this kind, if it satisfies the request.
 fn offer(wanted: &Wanted<'_>, kind: u32) -> Result<Offer, Lacking> {
     let ep = ep(wanted, kind)?;
     for named in [wanted.domain_name, wanted.fabric_name]
@@ -337,7 +338,7 @@ struct Addresses {
 
 fn addresses(wanted: &Wanted<'_>, kind: u32) -> Result<Addresses, Lacking> {
     if kind == c::EP_RDM {
-        // A number of a service says nothing of an endpoint here: each takes a free port.
+        // A service's number has no meaning for an endpoint here: each takes a free port.
         within(
             wanted.addr_format,
             c::FORMAT_UNSPEC,
@@ -384,12 +385,12 @@ fn caps(wanted: &Wanted<'_>, kind: u32) -> Result<u64, Lacking> {
         "a capability that is not here",
     )?;
     if wanted.caps == 0 {
-        // Whoever does not ask for them does not expect errors for messages that came, nor wants to pay for being told of what
-        // others do.
+        // Programs that do not ask for these do not expect errors for arrived messages, nor want to pay for
+        // notifications of others' accesses.
         let unasked = of_many | c::SOURCE_ERR | c::RMA_EVENT;
         return Ok((TX_CAPS | RX_CAPS | DOMAIN_CAPS) & !unasked);
     }
-    // Directions that nobody names are all meant.
+    // If no direction is named, all are meant.
     let mut caps = wanted.caps | DOMAIN_CAPS;
     if caps & (c::MSG | c::TAGGED) != 0 && caps & (c::SEND | c::RECV) == 0 {
         caps |= c::SEND | c::RECV;
@@ -465,7 +466,7 @@ fn rx(wanted: &Wanted<'_>, caps: u64) -> Result<RxAttr, Lacking> {
         op_flags: hint.map_or(0, |rx| rx.op_flags),
         msg_order: ORDER,
         comp_order: 0,
-        // Unused since 1.0; whoever asks gets what he asks for.
+        // Unused since 1.0; a request for it is granted as it is.
         total_buffered_recv: hint.map_or(0, |rx| rx.total_buffered_recv),
         size: depth(hint.map_or(0, |rx| rx.size))?,
         iov_limit: pieces(hint.map_or(0, |rx| rx.iov_limit))?,
@@ -629,7 +630,7 @@ fn domain(wanted: &Wanted<'_>) -> Result<DomainAttr, Lacking> {
     })
 }
 
-/// What stands for this node before there is an endpoint: an address whose port and number are zero.
+/// Represents this node before there is an endpoint: an address whose port and number are zero.
 fn source(settings: &Settings, addr_format: u32) -> Vec<u8> {
     if addr_format != c::FORMAT_UNSPEC {
         let mut links = settings.links.iter().map(|(_, ip)| SocketAddr::new(*ip, 0));
@@ -643,7 +644,7 @@ fn source(settings: &Settings, addr_format: u32) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// What is offered to who calls an endpoint that was opened with this.
+/// The offer for callers of an endpoint that was opened with this.
 ///
 /// # Errors
 /// `-FI_EINVAL`: a part is missing.

@@ -1,16 +1,15 @@
 //! libtabane-fi: tabane as a provider of libfabric, and through it of MPI.
 //!
-//! libfabric opens the library, asks for `fi_prov_ini`, and then calls functions by tables of their addresses. Here is
-//! only how its interface becomes that of `tabane-rank` and back: what it asks for, which objects it holds, whom it tells
-//! what has ended. What is sent when, and how, is decided there. What libfabric and programs have to see to, for every
-//! function alike:
+//! libfabric opens the library, asks for `fi_prov_ini`, and then calls functions by tables of their addresses. This crate
+//! only translates its interface into that of `tabane-rank` and back: requests, objects, and reports of completions.
+//! `tabane-rank` decides what is sent when, and how. Obligations of libfabric and programs, for every function alike:
 //!
 //! - a pointer is null, or what libfabric's manual pages say: to an object of this library that is not closed, to a
 //!   structure of the program's version, to as many elements as the number beside it says;
 //! - memory that an operation names stays, and is not used, until its completion;
 //! - what is closed is in use in no other thread, and not used again.
 //!
-//! Whatever else is given is answered by the manual pages' error. No panic crosses into C.
+//! Other input is answered with the manual pages' error. No panic crosses into C.
 
 mod abi;
 mod address_vector;

@@ -1,4 +1,4 @@
-//! Words for whoever runs the program: in libfabric's log, which it shows if told to (`FI_LOG_LEVEL`).
+//! Messages to the user, in libfabric's log, which it shows if `FI_LOG_LEVEL` says so.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
@@ -16,7 +16,8 @@ type Write =
 type Define =
     unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
 
-/// What libfabric exports for providers. It is not linked, since that would tie the library to one version.
+/// Functions that libfabric exports for providers. They are not linked, since that would tie the library to one
+/// version.
 struct Exported {
     is_enabled: Option<IsEnabled>,
     write: Option<Write>,
@@ -41,8 +42,8 @@ fn exported() -> &'static Exported {
     })
 }
 
-/// Where these functions are, all in the same library; null where they are not. An MPI may have loaded its libfabric so
-/// that others do not see it: then it is looked for by its name.
+/// The addresses of these functions, all from one library; null if they are not found. An MPI may have loaded its
+/// libfabric with local visibility: then it is searched by name.
 fn symbols<const N: usize>(names: [&CStr; N]) -> [*mut c_void; N] {
     // SAFETY: the names end in a zero byte.
     let found = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
@@ -51,7 +52,7 @@ fn symbols<const N: usize>(names: [&CStr; N]) -> [*mut c_void; N] {
     }
     for library in loaded() {
         let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-        // SAFETY: the path ends in a zero byte; what is loaded already runs no code when it is opened again.
+        // SAFETY: the path ends in a zero byte; reopening a loaded library runs no code.
         let handle = unsafe { libc::dlopen(library.as_ptr(), flags) };
         if handle.is_null() {
             continue;
@@ -87,7 +88,7 @@ fn loaded() -> Vec<CString> {
         0
     }
     let mut found = Vec::new();
-    // SAFETY: `note` takes what it is called with, and the vector lives until this returns.
+    // SAFETY: `note` matches the callback's type, and the vector lives until this returns.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut found).cast()) };
     found
 }
@@ -107,7 +108,7 @@ pub fn define(name: &CStr, help: &CStr) {
     }
 }
 
-/// One line, if libfabric is told to show such. Whether it was.
+/// Writes one line, if libfabric is set to show its level. Returns whether it was.
 fn write(level: c_int, text: &str) -> bool {
     let (Some(is_enabled), Some(write)) = (exported().is_enabled, exported().write) else {
         return false;
@@ -142,7 +143,7 @@ pub fn warn(text: &str) {
     }
 }
 
-/// Something that nobody has to act on.
+/// A message that needs no action.
 pub fn info(text: &str) {
     write(LOG_INFO, text);
 }

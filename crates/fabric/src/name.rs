@@ -6,14 +6,14 @@ use tabane_rank::Address;
 
 use crate::abi::constants as c;
 
-/// Length of an address among several, bytes: that of the longest and one more. All are so long, zeros at the end, since
-/// programs put one behind the other.
+/// Length of an address among several, in bytes: that of the longest and one more. Shorter ones are padded with zeros,
+/// since programs concatenate them.
 pub const BYTES: usize = 48;
 
-/// What stands for the address of an endpoint on a host of which only the name is known. It is none.
+/// Stands for the unknown address of an endpoint on a named host. It is no valid address.
 pub const UNKNOWN: [u8; BYTES] = [0; BYTES];
 
-/// What stands before an address that is printed.
+/// Prefix of a printed address.
 const SCHEME: &str = "fi_addr_tabane://";
 
 /// The address with zeros behind it.
@@ -71,7 +71,7 @@ pub fn socket_bytes(family: [u8; 2]) -> Option<usize> {
     }
 }
 
-/// The address of a socket that C gives; what stands behind it is passed over.
+/// Parses a socket address from C; trailing bytes are ignored.
 pub fn parse_socket(bytes: &[u8]) -> Option<SocketAddr> {
     let (family, _) = bytes.split_first_chunk::<2>()?;
     let bytes = bytes.get(..socket_bytes(*family)?)?;
@@ -96,7 +96,7 @@ pub fn socket_format(at: &SocketAddr) -> u32 {
     }
 }
 
-/// The address of a host's socket, by its name and the number of its port, of a format (`FI_SOCKADDR_IN`, …).
+/// The socket address of a host's name and a port's number, in a format (`FI_SOCKADDR_IN`, …).
 pub fn resolve(node: Option<&str>, service: Option<&str>, format: u32) -> Option<SocketAddr> {
     let port = service.map_or(Some(0), |service| service.parse().ok())?;
     let fits = |at: &SocketAddr| match format {

@@ -29,9 +29,9 @@ const NUMBERS: [Option<Number>; 16] = [
 pub enum Kind {
     /// Nothing comes back.
     Base,
-    /// What was there before comes back.
+    /// Returns the old value.
     Fetch,
-    /// The same, and there is something to compare with.
+    /// The same, with a comparand.
     Compare,
 }
 

@@ -17,9 +17,8 @@ use crate::guard;
 #[repr(transparent)]
 pub struct Face<F>(UnsafeCell<F>);
 
-// SAFETY: nothing here reads or writes through it but `fid` and `FabricObject::api_version`, which take what C wrote
-// before, and `taken`, while nobody else uses the object. The pointers in it are to tables that never change, and the
-// program's own.
+// SAFETY: this only accesses `fid` and `FabricObject::api_version`, which C wrote before, and `taken`, while nobody
+// else uses the object. Its pointers are to tables that never change, and the program's own.
 unsafe impl<F> Sync for Face<F> {}
 // SAFETY: as above.
 unsafe impl<F> Send for Face<F> {}
@@ -29,21 +28,21 @@ impl<F> Face<F> {
         Face(UnsafeCell::new(face))
     }
 
-    /// Where it is.
+    /// Its address.
     pub const fn get(&self) -> *mut F {
         self.0.get()
     }
 }
 
 impl<F> Face<F> {
-    /// What the program calls the object.
+    /// The program's context for the object.
     pub fn context(&self) -> *mut c_void {
         // SAFETY: every face begins with a `Fid`; nobody writes there while the object is in use.
         unsafe { (*self.get().cast::<Fid>()).context }
     }
 }
 
-/// What begins with a [`Face`] that begins with a [`Fid`].
+/// A type that begins with a [`Face`], which begins with a [`Fid`].
 ///
 /// # Safety
 /// It is `repr(C)` and its first field is a `Face<F>`, where `F` is `repr(C)` and its first field is a `Fid`.
@@ -54,7 +53,7 @@ pub unsafe trait Object: Sized + Send + Sync {
     /// How many others use it.
     fn users(&self) -> &Users;
 
-    /// C has closed it: it lets go of what it holds and is registered with.
+    /// C has closed it: it releases everything that it holds or is registered with.
     fn closed(&self) {}
 }
 
@@ -166,7 +165,7 @@ pub unsafe extern "C" fn close<T: Object>(fid: *mut Fid) -> c_int {
             return Err(errors::BUSY);
         }
         object.closed();
-        // SAFETY: C has handed the object over. Who closes it twice finds no class there, as long as the memory is not
+        // SAFETY: C has handed the object over. If C closes it twice, its class is gone, as long as the memory is not
         // used for something else.
         unsafe {
             (*fid).class = 0;

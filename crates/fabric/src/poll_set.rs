@@ -14,7 +14,7 @@ use crate::domain::Domain;
 use crate::guard;
 use crate::object::{self, Face, Held, Object, Users};
 
-/// What `fi_poll_open` gives.
+/// The object of `fi_poll_open`.
 #[repr(C)]
 pub struct PollSet {
     face: Face<FidPoll>,
@@ -26,7 +26,7 @@ pub struct PollSet {
 /// Something that is asked.
 enum Member {
     Queue(Held<Queue>),
-    /// And what it had counted, of both kinds, when it was asked last.
+    /// A counter, and its two values when it was last polled.
     Counter(Held<Counter>, (u64, u64)),
 }
 

@@ -1,4 +1,4 @@
-//! What libfabric finds in the library.
+//! The provider's entry point for libfabric.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -7,14 +7,14 @@ use crate::abi::fabric::{FabricAttr, FidFabric, Info, Provider};
 use crate::object::Face;
 use crate::{environment, fabric, guard, info, log};
 
-/// Its name, and that of its fabric and domain.
+/// The name of the provider, its fabric and its domain.
 pub const NAME: &core::ffi::CStr = c"tabane";
 
 /// The provider's own version: with two of one name, libfabric takes the higher.
 pub const VERSION: u32 = version(0, 1);
 
-/// The interface that it claims to be of. libfabric and programs pass over a provider of an older one than they ask for;
-/// MPICH 5 asks for 2.5, and the next will ask for more. What they ask for decides how they are answered.
+/// The interface version that it claims. libfabric and programs skip a provider with an older version than they ask for;
+/// MPICH 5 asks for 2.5, and the next will ask for more. Answers depend on the version asked for.
 const FI_VERSION: u32 = version(9, 99);
 
 static PROVIDER: Face<Provider> = Face::new(Provider {
@@ -32,11 +32,11 @@ pub fn provider() -> *mut Provider {
     PROVIDER.get()
 }
 
-/// What libfabric asks the library for, once.
+/// libfabric calls this once.
 // SAFETY: no other function of the process has this name: each provider's is looked up in its own library.
 #[unsafe(no_mangle)]
 extern "C" fn fi_prov_ini() -> *mut Provider {
-    // A panic here leaves the variables undefined in `fi_info -g`, and nothing else.
+    // After a panic here `fi_info -g` lacks the variables; nothing else is affected.
     guard::status(|| {
         for (name, help) in environment::VARIABLES {
             log::define(name, help);

@@ -1,4 +1,4 @@
-//! Numbers that nobody guesses.
+//! Unpredictable numbers.
 
 use crate::abi::errors::{self, Outcome};
 

@@ -21,17 +21,18 @@ use crate::{guard, random};
 
 /// How often a random key may turn out to be another region's.
 const KEYS_TRIED: usize = 8;
-/// Flags that change nothing here: where memory of devices is, hints, and that there will be a counter, as any region may have one.
+/// Flags that change nothing here: location of device memory, hints, and the announcement of a counter, which any region may
+/// have.
 const FLAGS: u64 = c::RMA_EVENT | c::MORE | 1 << 41 | 1 << 45 | 1 << 46;
 
-/// What `fi_mr_reg` and the like give.
+/// The object of `fi_mr_reg` and its variants.
 #[repr(C)]
 pub struct Registered {
     face: Face<FidMr>,
     users: Users,
     domain: Held<Domain>,
     key: u64,
-    /// It is bound to all that it is to be bound to.
+    /// The program has enabled it, so it cannot be bound any more.
     is_enabled: AtomicBool,
 }
 
@@ -66,7 +67,7 @@ pub static OPS: MrOps = MrOps {
     regattr,
 };
 
-/// What the program wants to register, of all three ways to say it.
+/// The program's registration, from any of the three functions.
 struct Wanted {
     piece: Piece,
     access: u64,
@@ -243,8 +244,8 @@ impl Registered {
     }
 }
 
-/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. A counter counts what others do with
-/// it through endpoints that were opened for that (`FI_RMA_EVENT`).
+/// A region belongs to all endpoints of its domain, so binding it to one changes nothing. A counter counts others' accesses
+/// through endpoints that were opened for that (`FI_RMA_EVENT`).
 unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     guard::status(|| {
         // SAFETY: C gives objects of ours; each class is of its type.
@@ -262,8 +263,8 @@ unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     })
 }
 
-/// Others may use it from the beginning, whatever it is bound to later: no program is asked to enable it (`FI_MR_RMA_EVENT`,
-/// `FI_MR_ENDPOINT`). To one that does, it is bound for good.
+/// Others may use a region from the beginning, whatever is bound to it later: no program need enable it (`FI_MR_RMA_EVENT`,
+/// `FI_MR_ENDPOINT`). If one does, its bindings are final.
 unsafe extern "C" fn control(region: *mut Fid, command: c_int, _argument: *mut c_void) -> c_int {
     guard::status(|| {
         // SAFETY: C gives a region of ours.

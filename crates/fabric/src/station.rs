@@ -1,4 +1,5 @@
-//! An endpoint at work: its engine, whom it knows by which address, and who is told what has ended.
+//! An endpoint at work: its engine, its address vector, and the queues and counters for its
+//! completions.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -22,31 +23,31 @@ use crate::counter::{Counter, OfRegions};
 use crate::object::Held;
 use crate::{log, name, words};
 
-/// A flag of a ticket, beside those of completions: success is not told by a completion.
+/// A flag of a ticket, beside those of completions: no completion on success.
 pub const QUIET: u64 = 1 << 63;
 
-/// Bits of an address in a vector that are the place in it; above are those that tell one from the one before at the same
-/// place.
+/// Bits of an address in a vector for its index; the bits above distinguish it from its predecessors at
+/// the same index.
 const PLACE_BITS: u32 = 32;
 
-/// Where a `fi_addr_t` is in its vector.
+/// The index of a `fi_addr_t` in its vector.
 pub fn place(fi_addr: u64) -> usize {
     (fi_addr & ((1 << PLACE_BITS) - 1)) as usize
 }
 
-/// The `fi_addr_t` of a place that was used so many times before.
+/// The `fi_addr_t` of an index that was used this many times before.
 pub fn fi_addr(place: usize, times: u32) -> u64 {
     u64::from(times) << PLACE_BITS | place as u64
 }
 
-/// Who is told.
+/// Receivers of completions.
 #[derive(Default)]
 pub struct Sinks {
-    /// Of what this end began.
+    /// For operations that this end began.
     pub sent: Option<Held<Queue>>,
     /// Of what others began.
     pub received: Option<Held<Queue>>,
-    /// And of which of these (`FI_SEND`, …).
+    /// Counters, and the operations that each counts (`FI_SEND`, …).
     pub counters: Vec<(u64, Held<Counter>)>,
     /// The domain's, of its regions; none if it is not told what others do with them.
     pub of_regions: Option<Arc<OfRegions>>,
@@ -69,20 +70,20 @@ pub struct Station {
 
 /// With whom an endpoint has to do.
 pub enum Reach {
-    /// With all whose addresses are in a vector.
+    /// All whose addresses are in a vector.
     Many(RwLock<Routes>),
     /// With the one that it is connected with.
     One(Connection),
-    /// With those who call to be connected.
+    /// Callers who want to connect.
     Callers(Box<Ears>),
 }
 
-/// What the endpoint was opened for.
+/// The endpoint's options.
 #[derive(Clone, Copy, Default)]
 pub struct Options {
     /// Completions say whom they are from.
     pub has_source: bool,
-    /// A message of somebody who is not in the address vector is an error that tells the address.
+    /// A message from a sender who is not in the address vector is an error with the address.
     pub has_strangers: bool,
     /// A summary is printed at the end.
     pub stats: bool,
@@ -106,7 +107,7 @@ impl Station {
         }
     }
 
-    /// What others are to be told.
+    /// The address for others.
     pub fn address(&self) -> &Address {
         self.endpoint.address()
     }
@@ -121,17 +122,17 @@ impl Station {
         self.endpoint.arm()
     }
 
-    /// Waits until something has ended, at most for so long.
+    /// Waits until something has ended, at most this long.
     pub fn wait(&self, at_most: Duration) {
         self.endpoint.wait(Some(at_most));
     }
 
-    /// Whether it is to be told what others do with the regions.
+    /// Whether others' accesses to the regions are reported.
     pub fn is_told(&self) -> bool {
         self.sinks.of_regions.is_some()
     }
 
-    /// Whom the queues and counters belong to that are told.
+    /// The receivers of completions.
     pub fn sinks(&self) -> &Sinks {
         &self.sinks
     }
@@ -173,7 +174,7 @@ impl Station {
         let Some((_, peer)) = gone.take_if(|(have, _)| *have == fi_addr) else {
             return;
         };
-        // The same address may have been inserted twice.
+        // The same address may be in the vector twice.
         let mut others = routes.peers.iter().flatten();
         let other = others
             .find(|(_, other)| *other == peer)
@@ -206,7 +207,7 @@ impl Station {
         }
     }
 
-    /// Has the engine do something.
+    /// Lets the engine do something.
     ///
     /// # Errors
     /// Those of posting.
@@ -220,7 +221,7 @@ impl Station {
         acted.map_err(words::post_error)
     }
 
-    /// Has the engine do something with a peer.
+    /// Lets the engine do something with a peer.
     ///
     /// # Errors
     /// Those of posting, or the peer is not known.
@@ -233,7 +234,7 @@ impl Station {
         self.act(|core| act(core, peer))
     }
 
-    /// Posts a buffer for what comes from this address, or from anybody; or looks for it.
+    /// Posts a buffer for messages from this address, or from anybody; or peeks.
     ///
     /// # Errors
     /// Those of posting, or the peer is not known.
@@ -265,7 +266,7 @@ impl Station {
         })
     }
 
-    /// Takes back what was posted with this context. Whether there was such.
+    /// Cancels what was posted with this context. Returns whether there was anything.
     pub fn cancel(&self, context: usize) -> bool {
         let mut core = self.endpoint.lock();
         if let Reach::One(one) = &self.reach
@@ -288,7 +289,7 @@ impl Station {
         }
     }
 
-    /// What hears callers, if it has that.
+    /// The listener for callers, if there is one.
     pub fn ears(&self) -> Option<&Ears> {
         match &self.reach {
             Reach::Callers(ears) => Some(ears),
@@ -296,7 +297,7 @@ impl Station {
         }
     }
 
-    /// Who listens at the address that is called was found, or not.
+    /// The search for the listener at a called address has ended.
     pub fn found(&self, at: SocketAddr, found: io::Result<Address>) {
         if let Reach::One(one) = &self.reach {
             let mut core = self.endpoint.lock();
@@ -314,19 +315,19 @@ impl Station {
         let connection = self.connection()?;
         let mut core = self.endpoint.lock();
         connection.accept(&mut *core, caller, data)?;
-        // Who is answered may call again at once: the program is told first that the connection stands.
+        // A caller who is answered may call again at once: report first that the connection stands.
         self.tell_all(&mut *core);
         Ok(())
     }
 
-    /// Says no to somebody who has called.
+    /// Rejects a caller.
     pub fn reject(&self, peer: Peer, data: &[u8]) {
         if let Reach::Callers(ears) = &self.reach {
             ears.reject(&mut *self.endpoint.lock(), peer, data);
         }
     }
 
-    /// Ends the connection. What was sent arrives before, what is under way otherwise is cancelled.
+    /// Ends the connection. Sent data arrives before; other operations under way are cancelled.
     ///
     /// # Errors
     /// `-FI_ENOTCONN`: there was none.
@@ -345,7 +346,7 @@ impl Station {
         Ok(())
     }
 
-    /// Has the engine go on with its work, and tells what has ended.
+    /// Makes the engine progress, and reports completions.
     pub fn progress(&self) {
         let mut core = self.endpoint.lock();
         core.progress();
@@ -359,7 +360,7 @@ impl Station {
         self.tell_all(&mut *core);
     }
 
-    /// Tells what has ended, and who is gone.
+    /// Reports completions and lost peers.
     fn tell_all(&self, core: &mut dyn Core) {
         let is_full = |queue: &Option<Held<Queue>>| queue.as_ref().is_some_and(|q| q.is_full());
         while !is_full(&self.sinks.sent) && !is_full(&self.sinks.received) {
@@ -391,7 +392,7 @@ impl Station {
             (Reach::One(one), _) => one.on_lost(core, lost, &mut |core, done| {
                 self.tell(core, done);
             }),
-            // It has what it came for.
+            // It has done its work.
             (Reach::Callers(_), Failure::PeerGone) => {}
             // It may have ended because it was done.
             (Reach::Many(_), Failure::PeerGone) => log::warn(&words::lost(lost)),
@@ -415,7 +416,7 @@ impl Station {
         if let (Some(queue), true) = (queue, flags & QUIET == 0 || done.failure.is_some()) {
             queue.put(self.entry(core, done));
         }
-        // Last: who sees the counter looks for the completion.
+        // Last: whoever sees the counter looks for the completion.
         for (of, counter) in &self.sinks.counters {
             if of & counted != 0 {
                 counter.count(done.failure.is_some());
@@ -424,7 +425,7 @@ impl Station {
         if let Some(counters) = &self.sinks.of_regions {
             match done.ended {
                 Ended::Written { key } => counters.count(key, c::REMOTE_WRITE),
-                // An endpoint counts it as what it returns, a region as all that it does.
+                // An endpoint counts the access that it returns data for, a region all kinds of access.
                 Ended::WasRead { key, written: true } => {
                     counters.count(key, c::REMOTE_READ | c::REMOTE_WRITE);
                 }
@@ -460,7 +461,7 @@ impl Station {
         }
     }
 
-    /// Whom it is from, by the address vector; or the peer, if it is to be told that it is not there.
+    /// The sender by the address vector; or the peer, if it must be reported that it is not there.
     fn source(&self, source: Source) -> (u64, Option<Peer>) {
         if !self.options.has_source {
             return (c::NOT_AVAILABLE, None);

@@ -1,4 +1,4 @@
-//! What queues and counters wait for: endpoints that may have ended something, and each other.
+//! Waiting on queues and counters: for endpoints with something new, and for each other.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::station::Station;
 
 /// The longest that is slept without looking again.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// The same where nobody can wake the sleeper, as no descriptor was asked for.
+/// Longest sleep if nobody can wake the sleeper, because no descriptor was asked for.
 const NAP_MAX: Duration = Duration::from_millis(1);
 
 /// The endpoints that a queue or counter is bound to.
@@ -24,7 +24,7 @@ pub struct Waiter {
     wait_object: u32,
 }
 
-/// What wakes those who sleep.
+/// Wakes the sleepers.
 struct Bell {
     /// Readable while an endpoint has something, or somebody rang.
     poller: Poller,
@@ -34,10 +34,10 @@ struct Bell {
 }
 
 impl Waiter {
-    /// One for such a wait object (`FI_WAIT_…`).
+    /// A waiter with this wait object (`FI_WAIT_…`).
     ///
     /// # Errors
-    /// There is none of this kind, or no descriptor left.
+    /// The kind is not supported, or no descriptor is left.
     pub fn new(wait_object: u32) -> Outcome<Waiter> {
         let bell = match wait_object {
             c::WAIT_NONE => None,
@@ -71,7 +71,7 @@ impl Waiter {
         }
     }
 
-    /// Whoever sleeps here wakes up while this descriptor is readable, too.
+    /// Sleepers here also wake up while this descriptor is readable.
     ///
     /// # Errors
     /// There is no room for it.
@@ -87,7 +87,7 @@ impl Waiter {
         self.stations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An endpoint that tells here what has ended.
+    /// Adds an endpoint that reports its completions here.
     pub fn add(&self, station: &Arc<Station>) -> Outcome<()> {
         let mut stations = self.stations();
         if stations.iter().any(|have| Arc::ptr_eq(have, station)) {
@@ -115,14 +115,14 @@ impl Waiter {
         }
     }
 
-    /// Has all endpoints go on with their work, and tell what has ended.
+    /// Makes all endpoints progress and report their completions.
     pub fn progress(&self) {
         for station in self.stations().iter() {
             station.progress();
         }
     }
 
-    /// Wakes those who sleep here, if anybody does.
+    /// Wakes the sleepers here, if there are any.
     pub fn ring(&self) {
         if let Some(bell) = &self.bell
             && bell.is_armed.swap(false, Ordering::SeqCst)
@@ -140,7 +140,7 @@ impl Waiter {
         !is_there() && self.stations().iter().all(|station| station.arm())
     }
 
-    /// Sleeps until something may have ended, at most for so long.
+    /// Sleeps until something may have ended, at most this long.
     pub fn sleep(&self, at_most: Option<Duration>) {
         let at_most = at_most.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
         if let Some(bell) = &self.bell {

@@ -41,12 +41,12 @@ const FAILURES: [(c_int, Errno, &CStr); 9] = [
 
 /// The number of one that was not in the address vector.
 pub const STRANGER: c_int = 10;
-/// That of a connection which the other end did not want.
+/// The other end rejected the connection.
 pub const REJECTED: c_int = 11;
-/// That of one for which nobody was found.
+/// Nobody was found to connect to.
 const NOBODY_LISTENS: c_int = 12;
 
-/// What there is to say of numbers beside failures.
+/// Messages for numbers other than failures.
 const OTHERS: [(c_int, &CStr); 3] = [
     (STRANGER, c"the sender is not in the address vector"),
     (REJECTED, c"the peer has rejected the connection"),
@@ -56,7 +56,7 @@ const OTHERS: [(c_int, &CStr); 3] = [
     ),
 ];
 
-/// Why nobody was found to be connected with.
+/// Why nobody was found to connect to.
 pub fn not_found(kind: ErrorKind) -> (Errno, c_int) {
     let errno = match kind {
         ErrorKind::ConnectionRefused => errors::CONNREFUSED,
@@ -66,7 +66,7 @@ pub fn not_found(kind: ErrorKind) -> (Errno, c_int) {
     (errno, NOBODY_LISTENS)
 }
 
-/// The same in a line, with what would be right.
+/// The same as a line, with the remedy.
 pub fn nobody_listens(at: SocketAddr, error: &io::Error) -> String {
     format!(
         "nobody listens at {at} ({error}): fi_listen was not called there, its TABANE_KEY is another than here, or a \
@@ -74,7 +74,7 @@ pub fn nobody_listens(at: SocketAddr, error: &io::Error) -> String {
     )
 }
 
-/// What a failure is to libfabric, and to [`explain`].
+/// A failure's numbers for libfabric and for [`explain`].
 pub fn failure(failure: Failure) -> (Errno, c_int) {
     let row = match failure {
         Failure::Cancelled => 0,
@@ -91,7 +91,7 @@ pub fn failure(failure: Failure) -> (Errno, c_int) {
     (errno, number)
 }
 
-/// What has become of a peer, and what would be right, in a line.
+/// What has become of a peer, and the remedy, in a line.
 pub fn lost(lost: &Lost) -> String {
     const SAME: &str = "it has to be the same for all of the job";
     let peer = lost.address;
@@ -132,10 +132,10 @@ pub fn open_error(error: &OpenError) -> Errno {
     }
 }
 
-/// `strerror` of a queue: the words for a `prov_errno`, copied if there is room for them.
+/// `strerror` of a queue: the words for a `prov_errno`, copied if there is room.
 ///
 /// # Safety
-/// The buffer is null, or so many bytes that are nobody else's now.
+/// The buffer is null, or has `len` bytes that nobody else uses now.
 pub unsafe fn explain(number: c_int, buffer: *mut c_char, len: usize) -> *const c_char {
     let known = FAILURES.iter().find(|(known, ..)| *known == number);
     let words = match known {

@@ -1,5 +1,5 @@
-//! A bound for calls that cannot be told not to wait, of descriptors that somebody else has as well and may
-//! set to wait: accept(2), connect(2), and close(2) of a socket that lingers.
+//! A time limit for calls that cannot be made non-blocking, on descriptors that somebody else has as well
+//! and may set to block: accept(2), connect(2), and close(2) of a lingering socket.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -15,11 +15,11 @@ pub struct Alarm {
     timer: libc::timer_t,
 }
 
-/// What it does is to interrupt.
+/// Its only effect is to interrupt.
 extern "C" fn interrupt(_: libc::c_int) {}
 
 impl Alarm {
-    /// For this thread. From now on the process takes a signal of its own (SIGRTMAX), which does nothing.
+    /// For this thread. From now on the process handles a signal of its own (SIGRTMAX), which does nothing.
     ///
     /// # Errors
     /// The system has no timer left.
@@ -28,7 +28,7 @@ impl Alarm {
         // SAFETY: integers and pointers; all zero is a value.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // SAFETY: `action` is a whole action that repeats no call, and its handler does nothing.
+        // SAFETY: `action` is a complete action without SA_RESTART, and its handler does nothing.
         check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
         // SAFETY: as above.
         let mut event: libc::sigevent = unsafe { mem::zeroed() };
@@ -47,8 +47,8 @@ impl Alarm {
         })
     }
 
-    /// Does something in which no call waits longer than that (or a little longer): it fails with
-    /// [`Interrupted`](io::ErrorKind::Interrupted) then, or, if it closes, goes on.
+    /// Does something in which no call waits longer than `each_call` (or a little longer): it then fails
+    /// with [`Interrupted`](io::ErrorKind::Interrupted) or, if it is a close, goes on.
     pub fn bounds<T>(&self, each_call: Duration, work: impl FnOnce() -> T) -> T {
         // Again and again: the first one may come before a call begins to wait.
         self.set(each_call);
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     const BOUND: Duration = Duration::from_millis(1);
-    /// What would be waited for without a bound.
+    /// How long an unlimited call would wait.
     const LONG: Duration = Duration::from_secs(600);
 
     #[test]

@@ -16,7 +16,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     words + u64::from(u32::from_be_bytes(last))
 }
 
-/// That of what stands in front of a message of UDP, TCP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// The pseudo header's sum for a message of UDP, TCP or ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
 pub fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, message_bytes: usize) -> u64 {
     let address = |address: IpAddr| match address {
         IpAddr::V4(v4) => sum(&v4.octets()),

@@ -20,8 +20,8 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Microseconds of `CLOCK_MONOTONIC`, the clock that systemd wants to be told of
-/// (`MONOTONIC_USEC=`); for nothing else.
+/// Microseconds of `CLOCK_MONOTONIC`, the clock of systemd's `MONOTONIC_USEC=`; for
+/// nothing else.
 #[must_use]
 pub fn monotonic_us() -> u64 {
     let mut now = libc::timespec {

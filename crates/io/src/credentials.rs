@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket.
+//! The other end of a Unix socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,8 +8,8 @@ use crate::sys::{check, get_option};
 /// Of asm-generic/socket.h.
 const SO_PEERGROUPS: libc::c_int = 59;
 
-/// Who is at the other end of a connection, as the kernel saw it when the
-/// connection was made (`SO_PEERCRED`).
+/// The credentials of a connection's other end, as the kernel saw them when the connection was made
+/// (`SO_PEERCRED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process.
@@ -20,7 +20,7 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// Who is at the other end of a socket.
+/// The credentials of a socket's other end.
 ///
 /// # Errors
 /// When this is no connected Unix socket.
@@ -35,8 +35,8 @@ pub fn peer(socket: &impl AsFd) -> io::Result<Credentials> {
     Ok(Credentials { pid, uid, gid })
 }
 
-/// The groups of who is at the other end of a connection, beside the effective one, as the kernel saw them when the
-/// connection was made (`SO_PEERGROUPS`).
+/// The supplementary groups of a connection's other end, as the kernel saw them when the connection was made
+/// (`SO_PEERGROUPS`).
 ///
 /// # Errors
 /// When this is no connected Unix socket.

@@ -1,4 +1,4 @@
-//! What a device can do and does (`SIOCETHTOOL`, linux/ethtool.h).
+//! A device's capabilities and settings (`SIOCETHTOOL`, linux/ethtool.h).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,10 +1,10 @@
-//! What the failure of a call says: something of what was asked for, or only that it could not be asked.
+//! The meaning of a failed call: about its object, or only that the kernel could not do it.
 
 use std::io;
 
 /// The kernel could not do it now: memory, buffers or descriptors are short, or something (a security module, a
-/// seccomp filter) forbids it. That says nothing of what was asked for: all stays as it was known, and it is
-/// asked again later.
+/// seccomp filter) forbids it. That says nothing about the object: keep the last known state, and ask again
+/// later.
 #[must_use]
 pub fn says_nothing(error: &io::Error) -> bool {
     let short = [libc::ENOMEM, libc::ENOBUFS, libc::EMFILE, libc::ENFILE];

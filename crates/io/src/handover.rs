@@ -17,8 +17,8 @@ pub const DESCRIPTORS_MAX: usize = 16;
 /// Longest message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
-/// Most that anybody can send in one (SCM_MAX_FD of the kernel). There is room for them all: what has none
-/// the kernel closes, in the course of the call that receives, which may take as long as who sent them likes.
+/// The most descriptors in one message (SCM_MAX_FD of the kernel). There is room for all of them: the kernel closes those
+/// without room during the receiving call, which may take as long as their sender likes.
 const DESCRIPTORS_ANYBODY: usize = 253;
 
 /// Room for the header of one ancillary message and descriptors, aligned as the kernel wants.
@@ -35,8 +35,8 @@ pub struct HandoverListener(Socket);
 pub struct Handover(Socket);
 
 impl HandoverListener {
-    /// Listens at a path where nothing is; one that begins with a zero byte is a name of this thread's network
-    /// namespace (unix(7), "abstract"). Not blocking.
+    /// Listens at an unused path; a path that begins with a zero byte is a name in this thread's network namespace (unix(7),
+    /// "abstract"). Not blocking.
     ///
     /// # Errors
     /// `AddrInUse`: something is there. Those of the file system.
@@ -68,15 +68,15 @@ impl Handover {
     /// Connects to the process that listens at a path. Blocking.
     ///
     /// # Errors
-    /// `NotFound`, `ConnectionRefused`: nobody does.
+    /// `NotFound`, `ConnectionRefused`: there is none.
     pub fn connect(path: &Path) -> io::Result<Handover> {
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
         socket.connect(&SockAddr::unix(path)?)?;
         Ok(Handover(socket))
     }
 
-    /// The same, and never waits. What is sent before the other end has taken the connection is there when it does, even if this
-    /// end is gone by then.
+    /// The same, but never waits. Messages that are sent before the other end has accepted the connection are there when it
+    /// does, even if this end is gone by then.
     ///
     /// # Errors
     /// As [`Handover::connect`]; `WouldBlock`: too many wait for it already.
@@ -95,7 +95,7 @@ impl Handover {
         Ok((Handover(a), Handover(b)))
     }
 
-    /// Who is at the other end.
+    /// The other end's credentials.
     ///
     /// # Errors
     /// Not expected.
@@ -117,8 +117,8 @@ impl Handover {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// Sends a message of at least a byte with these descriptors, which stay open here. Neither allocates
-    /// nor locks, so it may be called between fork and exec.
+    /// Sends a message of at least a byte with these descriptors, which stay open here. Neither allocates nor locks, so it may
+    /// be called between fork and exec.
     ///
     /// # Errors
     /// `InvalidInput`: too many descriptors, or too long, or empty. `BrokenPipe`: the other end is
@@ -196,9 +196,8 @@ impl Handover {
     }
 }
 
-/// Reads from a stream what is there, as read(2) does, and takes the descriptors that whoever sent it may have
-/// put beside it: a plain read has the kernel close them, which may take as long as who sent them likes. Never
-/// waits.
+/// Reads from a stream, as read(2) does, and takes any descriptors that the sender may have attached: with a plain read the
+/// kernel would close them, which may take as long as their sender likes. Never waits.
 ///
 /// # Errors
 /// As a read has.
@@ -213,8 +212,7 @@ pub fn read_with_descriptors(
 /// How many bytes came, the descriptors beside them, closed on exec, and the flags of the message.
 type Received = (usize, Vec<OwnedFd>, libc::c_int);
 
-/// The next message of a connection of messages, or its end when no message is left before it. `look` receives with the flags that it is
-/// given.
+/// The next message of a connection, or its end when no message is left. `look` receives with the flags it is given.
 ///
 /// Linux looks for a message first, and then whether the other end has closed (`__unix_dgram_recvmsg`). No lock holds from the one
 /// to the other. Whoever sends and closes in between is reported as gone while its last message waits (1 of 1,000 to 10,000
@@ -227,7 +225,7 @@ fn message_or_end(
     if first.0 > 0 || !first.1.is_empty() {
         return Ok(first);
     }
-    // It may have been an empty message of an end that is still there: nobody waits for its next one here.
+    // It may have been an empty message of an end that is still there: do not wait for its next one.
     look(flags | libc::MSG_DONTWAIT).or(Ok(first))
 }
 
@@ -263,7 +261,7 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: libc::c_int) -> io:
     Ok((bytes, descriptors, header.msg_flags))
 }
 
-/// What another process handed on.
+/// A descriptor from another process.
 impl From<OwnedFd> for Handover {
     fn from(descriptor: OwnedFd) -> Handover {
         Handover(descriptor.into())

@@ -1,7 +1,8 @@
-//! Namespaces (namespaces(7)): made, entered, furnished.
+//! Namespaces (namespaces(7)): making, entering and furnishing them.
 //!
-//! A process changes its own here, which it may only while it has a single thread; so most of it
-//! happens between fork and exec. Nothing in this module allocates or locks, but for what says so.
+//! A process changes its own here, which is possible only while it has a single thread; so most of
+//! it happens between fork and exec. Nothing in this module allocates or locks, unless its
+//! documentation says so.
 
 use std::ffi::CStr;
 use std::io;
@@ -18,11 +19,11 @@ use crate::sys::{check, check_fd, check_len};
 pub struct Kinds(c_int);
 
 impl Kinds {
-    /// Users, groups and what they may do.
+    /// Users, groups and their rights.
     pub const USER: Kinds = Kinds(libc::CLONE_NEWUSER);
     /// Devices, addresses, sockets.
     pub const NET: Kinds = Kinds(libc::CLONE_NEWNET);
-    /// What is mounted where.
+    /// Mounts.
     pub const MOUNT: Kinds = Kinds(libc::CLONE_NEWNS);
     /// The host name.
     pub const HOST_NAME: Kinds = Kinds(libc::CLONE_NEWUTS);
@@ -54,7 +55,7 @@ pub fn enter(namespace: impl AsFd, kind: Kinds) -> io::Result<()> {
     check(unsafe { libc::setns(namespace.as_fd().as_raw_fd(), kind.0) }).map(drop)
 }
 
-/// Open what a path such as `/proc/PID/ns/net` or `/proc/PID/fd/N` stands for; it is closed at exec.
+/// Opens the object of a path such as `/proc/PID/ns/net` or `/proc/PID/fd/N`; it is closed at exec.
 ///
 /// # Errors
 /// There is no such process, or it is another user's.
@@ -75,7 +76,7 @@ pub fn inode(namespace: impl AsFd) -> io::Result<u64> {
     Ok(found.st_ino)
 }
 
-/// Who the caller is, for a user namespace to be made: nobody else is known there, which would
+/// The caller's identity, for making a user namespace: no other user is known there, which would
 /// need privilege.
 #[derive(Debug, Clone)]
 pub struct OwnIds {
@@ -84,13 +85,13 @@ pub struct OwnIds {
 }
 
 impl OwnIds {
-    /// Who is root there. (Allocates: to be made before the fork.)
+    /// The caller becomes root there. (Allocates: make it before the fork.)
     #[must_use]
     pub fn as_root() -> OwnIds {
         OwnIds::mapped(|_| 0)
     }
 
-    /// Who stays who it is there. (Allocates.)
+    /// The caller keeps its identity there. (Allocates.)
     #[must_use]
     pub fn kept() -> OwnIds {
         OwnIds::mapped(|id| id)
@@ -138,8 +139,8 @@ pub fn set_host_name(name: &str) -> io::Result<()> {
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
 }
 
-/// In a mount namespace that was just made: what is mounted outside later is seen here, too; what is
-/// mounted here stays here.
+/// In a mount namespace that was just made: later mounts outside are seen here, too; mounts made
+/// here stay here.
 ///
 /// # Errors
 /// Some containers do not permit it.
@@ -164,7 +165,7 @@ pub fn mount_memory(target: &CStr) -> io::Result<()> {
     mount(c"tabane", target, c"tmpfs", flags)
 }
 
-/// Undoes the last mount there; what of it is in use stays.
+/// Undoes the last mount there; parts in use stay.
 ///
 /// # Errors
 /// Nothing is mounted there, or the kernel does not permit it.
@@ -173,8 +174,8 @@ pub fn unmount(target: &CStr) -> io::Result<()> {
     check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map(drop)
 }
 
-/// Has `/sys` show the devices of this process's network namespace, and the control groups as before.
-/// As far as it is permitted: what is refused stays as it was.
+/// Makes `/sys` show the devices of this process's network namespace, and the control groups as
+/// before. As far as permitted: the rest stays as it was.
 pub fn mount_own_sys() {
     const CGROUP: &CStr = c"/sys/fs/cgroup";
     const CLONE: libc::c_uint = 1 | libc::AT_RECURSIVE as libc::c_uint;

@@ -15,10 +15,11 @@ pub const READY_MAX: usize = 64;
 /// Descriptors that may end one [`sleep`].
 pub const SLEEP_DESCRIPTORS_MAX: usize = 2;
 
-/// How long a wait rests at most, ms, for what could not be taken: shorter than it takes a peer to think a path silent.
+/// Longest rest of a wait, ms, after something could not be accepted: shorter than a peer takes to think a
+/// path silent.
 const REST_MAX_MS: u64 = 16;
 
-/// What to wait for.
+/// Events to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read.
@@ -31,7 +32,7 @@ pub enum Interest {
     ReadUrgentWrite,
     /// Room to write.
     Write,
-    /// Nothing; an error is told all the same.
+    /// Nothing, except errors.
     Nothing,
     /// An error or hang-up, each once and not for as long as it lasts.
     Failure,
@@ -56,20 +57,18 @@ impl Interest {
 pub struct Ready {
     /// The number it was registered with.
     pub token: u64,
-    /// A read will not block. Also true on an error or hang-up, so that whoever
-    /// only reads meets the error there.
+    /// A read will not block. Also true on an error or hang-up, so that a pure reader meets the error there.
     pub readable: bool,
-    /// A write will not block; only reported for those who asked for it.
+    /// A write will not block; only reported if asked for.
     pub writable: bool,
-    /// Something of what can be read is urgent (EPOLLPRI); only reported for those who asked for it.
+    /// Urgent data can be read (EPOLLPRI); only reported if asked for.
     pub urgent: bool,
     /// The descriptor is in error or its other end is gone (EPOLLERR, EPOLLHUP).
     pub failed: bool,
 }
 
-/// An epoll instance, level triggered (but for [`Interest::Failure`]), with timeouts in nanoseconds. Several threads may
-/// wait at once; each learns of what is ready. Its own descriptor is readable while
-/// anything is ready.
+/// An epoll instance, level triggered (except [`Interest::Failure`]), with timeouts in nanoseconds. Several
+/// threads may wait at once; each gets all events. Its own descriptor is readable while anything is ready.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -82,7 +81,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that waits for nothing yet.
+    /// A poller without registrations.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -243,7 +242,7 @@ impl AsFd for Poller {
     }
 }
 
-/// Sleeps for so long, or until one of a few descriptors can be read or a signal handler ran.
+/// Sleeps for this long, or until one of a few descriptors is readable or a signal handler ran.
 ///
 /// # Errors
 /// None in practice; a kernel out of memory.
@@ -388,7 +387,7 @@ mod tests {
             assert!(start.elapsed() >= short);
         }
         a.write_all(b"x").unwrap();
-        // Who waits here for an hour, waits.
+        // A failed test would wait here for an hour.
         sleep(Duration::from_secs(3600), &fds).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! Giving up what a daemon that root has started does not need.
+//! Dropping the privileges that a daemon started by root does not need.
 
 use std::io;
 
@@ -12,23 +12,22 @@ use rustix::thread::{
 
 use crate::users;
 
-/// What the daemon keeps, as far as it has it: the virtual NIC and large socket buffers; its far end's
-/// packet socket; the cluster file at a reload, which may be root's alone; ports of root's programs.
+/// The capabilities that the daemon keeps, if it has them: for the virtual NIC and large socket buffers; for its far end's
+/// packet socket; for the cluster file at a reload, which may be root's alone; for ports of root's programs.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// From now on this thread, and all threads and programs that it starts, have no more than the daemon needs: four capabilities
-/// at most (capabilities(7)), no new privileges (`PR_SET_NO_NEW_PRIVS`), and no memory that another process
-/// of the user may read (`PR_SET_DUMPABLE`). To be called while there is no other thread: those keep what
-/// they have.
+/// From now on this thread, and all threads and programs that it starts, have only what the daemon needs: at most four
+/// capabilities (capabilities(7)), no new privileges (`PR_SET_NO_NEW_PRIVS`), and no memory that another process of the user
+/// may read (`PR_SET_DUMPABLE`). Call it while there is no other thread: those keep what they have.
 ///
-/// Root becomes the user `user`, if the machine has one; `hand_over` gives that user, by its number, what
-/// is to be its own. Returns that number if so.
+/// Root becomes the user `user`, if the machine has one; `hand_over` gives that user, by its number, what it must own. Returns
+/// that number if so.
 ///
 /// # Errors
-/// The system refuses any of it. What it did not refuse is given up.
+/// The system refuses any of it. Everything else is dropped.
 pub fn give_up(
     user: &str,
     hand_over: impl FnOnce(u32) -> io::Result<()>,
@@ -65,8 +64,8 @@ pub fn give_up(
     Ok(other.map(|(uid, _)| uid))
 }
 
-/// Takes the other capabilities out of reach of programs that this one may start. Whoever may not do so has
-/// none to be kept from.
+/// Puts the other capabilities out of reach of programs that this one may start. A process that may not do so has none to
+/// lose.
 fn forbid_others() {
     for capability in CapabilitySet::all().difference(KEPT).iter() {
         let _ = remove_capability_from_bounding_set(capability);
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
     use crate::isolated::isolated;
 
-    /// In a process of its own: what it gives up is gone for good, and one that cannot be dumped makes no user
+    /// In a process of its own: the dropped privileges are gone for good, and a process that cannot be dumped makes no user
     /// namespaces for other tests.
     #[test]
     fn no_more_than_four_capabilities_are_left() {

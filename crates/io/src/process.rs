@@ -16,11 +16,11 @@ use crate::sys::{check, check_fd};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Descriptors of a process that its forks do not get, at most; they get further ones, as usual.
 const UNSHARED_MAX: usize = 256;
-/// These descriptors; `NONE` where there is none.
+/// The unshared descriptors; `NONE` in free slots.
 static UNSHARED: [AtomicI32; UNSHARED_MAX] = [const { AtomicI32::new(NONE) }; UNSHARED_MAX];
 /// No descriptor.
 const NONE: RawFd = -1;
-/// What a fork has in their places, once there are any.
+/// A fork's replacement for them, once there are any.
 static INSTEAD: OnceLock<Option<Notify>> = OnceLock::new();
 
 /// The processes that are seen here (proc(5)). Some may have ended meanwhile.
@@ -41,34 +41,34 @@ extern "C" fn begin_fork() {
     for place in &UNSHARED {
         let fd = place.swap(NONE, Ordering::Relaxed);
         if fd != NONE {
-            // SAFETY: `fd` is open (it leaves its place before it is closed), and stays so, as
-            // something that nobody waits for. A child may make system calls.
+            // SAFETY: `fd` is open (it leaves its slot before it is closed), and stays so, as something that
+            // nobody waits for. A child may make system calls.
             unsafe { libc::dup3(instead.as_fd().as_raw_fd(), fd, libc::O_CLOEXEC) };
         }
     }
 }
 
-/// Has the handler called in each fork; 0, or the number of the error.
+/// Registers the handler for forks; returns 0, or the error number.
 fn handle_forks() -> i32 {
     static HANDLED: OnceLock<i32> = OnceLock::new();
     *HANDLED.get_or_init(|| {
-        // SAFETY: the handler takes nothing, and does only what a child may do.
+        // SAFETY: the handler takes no arguments, and does only what a child may do.
         unsafe { libc::pthread_atfork(None, None, Some(begin_fork)) }
     })
 }
 
-/// Keeps a descriptor from the forks of this process, which would hold its port, for instance, for as
-/// long as they live, whatever becomes of this process. To be dropped before the descriptor is closed.
+/// Keeps a descriptor from the forks of this process, which would hold its port, for instance, as long as
+/// they live, whatever becomes of this process. Drop it before the descriptor is closed.
 #[derive(Debug)]
 pub struct Unshared {
     fd: RawFd,
-    /// Where in [`UNSHARED`]; `None` if there was no place.
+    /// Index in [`UNSHARED`]; `None` if there was no slot.
     place: Option<usize>,
 }
 
 impl Unshared {
-    /// From now on. What cannot be kept from forks, since there are too many or the system refuses
-    /// what it takes, is theirs too, as any descriptor.
+    /// From now on. If there are too many, or the system refuses, forks inherit the descriptor like any
+    /// other.
     #[must_use]
     pub fn new(fd: BorrowedFd<'_>) -> Unshared {
         let fd = fd.as_raw_fd();
@@ -117,7 +117,7 @@ impl Forks {
     }
 }
 
-/// A process, to be waited for by whoever is not its parent: readable when it has ended.
+/// A process that is not a child: readable when it has ended.
 #[derive(Debug)]
 pub struct Watched(OwnedFd);
 
@@ -132,7 +132,7 @@ impl Watched {
         check_fd(fd as RawFd).map(Watched)
     }
 
-    /// Send it a signal; never another process that has its number by now.
+    /// Sends it a signal; never another process that has its number by now.
     ///
     /// # Errors
     /// It has ended (`ESRCH`), or is another user's.
@@ -144,7 +144,7 @@ impl Watched {
         check(sent as i32).map(drop)
     }
 
-    /// Wait until it has ended; `false` if it has not in time.
+    /// Waits until it has ended; `false` if it has not in time.
     #[must_use]
     pub fn ends_within(&self, at_most: Duration) -> bool {
         let begin = Instant::now();
@@ -179,9 +179,9 @@ pub fn user_of(process: u32) -> Option<u32> {
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Has `work` done by another process, of which this one is not the parent: in a session of its
-/// own, in the root directory, without this one's standard streams or any other descriptor but
-/// those to be `kept`. It ends when `work` returns. For a process with a single thread.
+/// Runs `work` in another process, which is not a child of this one: in a session of its own, in the root
+/// directory, without this one's standard streams or any other descriptor except the `kept` ones. It ends
+/// when `work` returns. For a process with a single thread.
 ///
 /// # Errors
 /// The process cannot be made. (If only the second of the two forks fails, nobody is told; the
@@ -192,15 +192,15 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
     if child == 0 {
         // SAFETY: takes no pointers.
         unsafe { libc::setsid() };
-        // SAFETY: as above. The parent of the second child ends at once, so that nobody has to
-        // wait for it, whatever program this becomes.
+        // SAFETY: as above. The parent of the second child ends at once, so that nobody has to wait for it,
+        // whatever program this becomes.
         if unsafe { libc::fork() } == 0 {
             leave_everything(kept);
-            // So that what this one was started in can be unmounted; not expected to fail.
+            // So that the file system of the current directory can be unmounted; not expected to fail.
             let _ = std::env::set_current_dir("/");
             work();
         }
-        // SAFETY: ends this process, without running what the parent had set up for its end.
+        // SAFETY: ends this process, without running the parent's exit handlers.
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
@@ -208,15 +208,15 @@ pub fn leave_behind(kept: &[BorrowedFd<'_>], work: impl FnOnce()) -> io::Result<
         // SAFETY: `status` outlives the call.
         match check(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Who ignores SIGCHLD has no ended children, but waits for them all the same (wait(2)).
+            // If SIGCHLD is ignored there are no zombies, but wait(2) still waits for all children.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
             waited => return waited.map(drop),
         }
     }
 }
 
-/// Leaves a helper of this process behind ([`leave_behind`]), which goes on whatever signal it is sent,
-/// and shows under a name of its own: `tabane: KIND of PID`.
+/// Leaves a helper of this process behind ([`leave_behind`]), which ignores signals and shows under a name of
+/// its own: `tabane: KIND of PID`.
 ///
 /// # Errors
 /// As [`leave_behind`].
@@ -229,31 +229,29 @@ pub fn leave_helper(kind: &str, kept: &[BorrowedFd<'_>], work: impl FnOnce()) ->
     })
 }
 
-/// Has this process go on whatever signal it is sent, but for SIGKILL and SIGSTOP: whoever stops a service, or
-/// tells it something, tells all its processes, and those that serve it are to be there until it has ended.
+/// Makes this process ignore all signals but SIGKILL and SIGSTOP: stopping or signalling a service reaches
+/// all its processes, and its helpers must stay until it has ended.
 fn ignore_termination() {
     handle_termination(libc::SIG_IGN);
 }
 
-/// Undoes that of [`leave_helper`], in a process that is to become a program that can be told to end:
-/// what is ignored stays so in what one becomes.
+/// Undoes that of [`leave_helper`], in a process that becomes a program that must be stoppable: ignored
+/// signals stay ignored across exec.
 pub fn heed_termination() {
     handle_termination(libc::SIG_DFL);
 }
 
 fn handle_termination(how: libc::sighandler_t) {
-    // Of children that end a process is to be told, and Rust ignores SIGPIPE anyway. Of a fault of its own it
-    // dies all the same.
+    // A process needs SIGCHLD, and Rust ignores SIGPIPE anyway. A fault of its own still kills it.
     let is_left = |signal: &i32| matches!(*signal, libc::SIGCHLD | libc::SIGPIPE);
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| !is_left(signal)) {
-        // SAFETY: no handler is called. What cannot be had otherwise stays as it is.
+        // SAFETY: no handler is called. If it fails, the signal stays as it is.
         unsafe { libc::signal(signal, how) };
     }
 }
 
-/// Shows this process under another name, with what is told of it in place of its arguments, to whoever looks
-/// for processes by their command lines: a fork has those of what it is no more. They may be cut to the room
-/// that those had.
+/// Shows this process under another name, in place of its arguments, to tools that find processes by their
+/// command lines: a fork still has its parent's. The name may be truncated to the arguments' room.
 fn show_as(name: &str) {
     // proc_pid_stat(5): fields 48 and 49; the name of the program in parentheses may have spaces.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -273,8 +271,8 @@ fn show_as(name: &str) {
     let bytes = shown.chain(iter::repeat(0)).take(end - begin);
     let arguments = ptr::with_exposed_provenance_mut::<u8>(begin);
     for (at, byte) in bytes.enumerate() {
-        // SAFETY: so many bytes from there on are the arguments that the kernel gave this process: memory of
-        // its own that may be written (as setproctitle(3) does), and that nothing else writes.
+        // SAFETY: the range from there on is the arguments that the kernel gave this process: memory of its
+        // own that may be written (as setproctitle(3) does), and that nothing else writes.
         unsafe { arguments.add(at).write_volatile(byte) };
     }
 }
@@ -297,8 +295,8 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Closes all descriptors but some, and opens /dev/null as the standard streams: whoever reads
-/// from a pipe must not wait for a process that only happens to have its other end.
+/// Closes all descriptors but some, and opens /dev/null as the standard streams: a reader of a pipe must not
+/// wait for a process that only happens to have its other end.
 fn leave_everything(kept: &[BorrowedFd<'_>]) {
     let mut kept: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
     kept.sort_unstable();

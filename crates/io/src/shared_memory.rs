@@ -1,7 +1,7 @@
-//! Memory that two processes have in common, and reading another process's own.
+//! Memory that two processes share, and reading another process's own memory.
 //!
-//! What another process may write at any time is never lent as a reference: words of it are atomic, bytes are copied out
-//! and in. What the bytes mean is for the caller to doubt.
+//! Memory that another process may write at any time is never lent as a reference: words are atomic, bytes are copied. The
+//! caller must distrust the content.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,15 +22,14 @@ pub struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: it is reached through atomic words and copies only, which threads may do at once; that bytes which are copied while
-// somebody writes them are any bytes is what the type says.
+// SAFETY: all access is through atomic words and copies, which threads may make at once; bytes that are copied while they are
+// written may have any value, as the type says.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// New memory of so many bytes, all zero, and the descriptor by which another process gets it. What is never touched
-    /// takes no memory.
+    /// New zeroed memory of this size, and the descriptor for another process. Untouched pages take no memory.
     ///
     /// # Errors
     /// When the process has no descriptors or the system no memory left.
@@ -46,10 +45,10 @@ impl SharedMemory {
         Ok((SharedMemory::map(&file, bytes)?, file))
     }
 
-    /// The memory that another process has made and handed over. The descriptor is not needed any more afterwards.
+    /// Maps memory that another process has made and handed over. The descriptor is not needed afterwards.
     ///
     /// # Errors
-    /// `InvalidData`: it is not of so many bytes, or its length could be changed. When there is no room for it.
+    /// `InvalidData`: it has another size, or its size could be changed. There is no room for it.
     pub fn open(file: &OwnedFd, bytes: usize) -> io::Result<SharedMemory> {
         let seals = rustix::fs::fcntl_get_seals(file)?;
         let has = rustix::fs::fstat(file)?.st_size;
@@ -72,10 +71,10 @@ impl SharedMemory {
         Ok(SharedMemory { base, bytes })
     }
 
-    /// Where `bytes` from `offset` on are.
+    /// The address of `bytes` from `offset` on.
     ///
     /// # Panics
-    /// It has not so many: a fault of the caller, who is to check what others say.
+    /// It is out of range: a fault of the caller, who must check others' values.
     fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
         let end = offset.checked_add(bytes);
         assert!(
@@ -103,7 +102,7 @@ impl SharedMemory {
     /// They go beyond the memory.
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
-        // SAFETY: `to` is so much of the mapping, which no reference of this process leads to: they do not overlap.
+        // SAFETY: `to` is this much of the mapping, which no reference of this process leads to: they do not overlap.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
@@ -114,22 +113,22 @@ impl SharedMemory {
     pub fn append(&self, offset: usize, bytes: usize, to: &mut Vec<u8>) {
         let from = self.at(offset, bytes);
         to.reserve(bytes);
-        // SAFETY: `from` is so much of the mapping, there is room for it behind the end of `to`, and they do not overlap.
-        // Afterwards so many bytes more of `to` have values.
+        // SAFETY: `from` is this much of the mapping, `to` has room for it behind its end, and they do not overlap. Afterwards
+        // that many more bytes of `to` have values.
         unsafe {
             ptr::copy_nonoverlapping(from, to.as_mut_ptr().add(to.len()), bytes);
             to.set_len(to.len() + bytes);
         }
     }
 
-    /// Gives the memory of these bytes, whole pages, back to the system: they are zero again, for both processes. Where that
-    /// is refused, nothing changes.
+    /// Returns the memory of these bytes, whole pages, to the system: both processes see zeros again. If that is refused,
+    /// nothing changes.
     ///
     /// # Panics
     /// They go beyond the memory.
     pub fn forget(&self, offset: usize, bytes: usize) {
         let from = self.at(offset, bytes);
-        // SAFETY: so much is of the mapping; no reference leads there but to atomic words, which become zero.
+        // SAFETY: this much is of the mapping; no reference leads there except to atomic words, which become zero.
         let _ = check(unsafe { libc::madvise(from.cast(), bytes, libc::MADV_REMOVE) });
     }
 }
@@ -142,11 +141,11 @@ impl Drop for SharedMemory {
     }
 }
 
-/// Memory of a process: where it begins there, and its length.
+/// Memory of a process: its address there, and its length.
 pub type Stretch = (u64, u64);
 
-/// Copies memory of another process of the same user (process_vm_readv(2)); `from` and `into` are walked along together, and as
-/// much is copied as both have. The kernel allows it where it would allow that process to be traced.
+/// Copies memory of another process of the same user (process_vm_readv(2)); `from` and `into` are walked in parallel, and as
+/// much is copied as both have. The kernel allows it where it would allow tracing that process.
 ///
 /// # Errors
 /// `PermissionDenied` or `Unsupported`: it does not. ESRCH: there is no such process. EFAULT: one of the two has no such memory.

@@ -8,7 +8,7 @@ use std::ptr;
 
 use crate::sys::{check_fd, check_len};
 
-/// What a daemon is asked to do from outside.
+/// A request to a daemon from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: end cleanly.
@@ -17,13 +17,13 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP: the terminal is gone, or, by custom, read the configuration anew.
     Hangup,
-    /// SIGABRT: so a service manager ends all processes of a service whose watchdog was not fed. Only
-    /// of [`Signals::with_abort`].
+    /// SIGABRT: a service manager ends all processes of a service with it when the watchdog was not
+    /// fed. Only from [`Signals::with_abort`].
     Abort,
 }
 
-/// As long as it is there, this thread gets no signals; those it starts meanwhile never do. For a
-/// library's threads in a program that has its own ideas of signals.
+/// While it exists, this thread gets no signals; threads that it starts meanwhile never do. For a
+/// library's threads in a program that handles signals in its own way.
 pub struct Blocked {
     before: libc::sigset_t,
     /// It is of the thread that made it.
@@ -31,7 +31,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks all signals but those that a fault of the thread itself raises.
+    /// Blocks all signals except those raised by a fault of the thread itself.
     ///
     /// # Errors
     /// Not expected.
@@ -74,11 +74,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes the three signals out of their usual course for this thread and
-    /// those it starts from now on. So it must be called before any thread is
-    /// started: one that does not know of it would be killed by the signal.
-    /// They stay blocked for good. (`std::process::Command` unblocks all
-    /// signals in the programs it starts.)
+    /// Takes over the three signals from this thread and those it starts from now on. So call it
+    /// before any thread is started: a thread that does not block them would be killed. They stay
+    /// blocked for good. (`std::process::Command` unblocks all signals in the programs it starts.)
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -86,8 +84,8 @@ impl Signals {
         Signals::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
     }
 
-    /// The same of SIGABRT, too: for a process that is not the one that hangs. (`abort` ends a process
-    /// all the same.)
+    /// The same with SIGABRT: for a process that is not the hanging one. (`abort` still ends a
+    /// process.)
     ///
     /// # Errors
     /// As [`Signals::new`].

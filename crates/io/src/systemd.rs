@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// What to tell.
+/// A notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State<'a> {
     /// Start-up is finished.
@@ -35,12 +35,11 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The way to the service manager that `NOTIFY_SOCKET` names; `None` where
-    /// no one wants to be told, that is, outside of systemd.
+    /// The channel to the service manager that `NOTIFY_SOCKET` names; `None` if there
+    /// is none, that is, outside of systemd.
     ///
     /// # Errors
-    /// `InvalidInput` when the variable is set to what is not an address of a
-    /// unix socket.
+    /// `InvalidInput` when the variable is not an address of a unix socket.
     pub fn from_environment() -> io::Result<Option<Notifier>> {
         match env::var_os("NOTIFY_SOCKET") {
             None => Ok(None),
@@ -69,11 +68,11 @@ impl Notifier {
         Ok(Notifier { socket, manager })
     }
 
-    /// Tells the service manager.
+    /// Notifies the service manager.
     ///
     /// # Errors
-    /// Where it does not listen or its queue is full. The service is well all
-    /// the same, so the caller logs it at most.
+    /// It does not listen, or its queue is full. The service is well nevertheless, so
+    /// the caller at most logs it.
     pub fn notify(&self, state: State<'_>) -> io::Result<()> {
         let message = match state {
             State::Ready => "READY=1".to_owned(),
@@ -91,9 +90,8 @@ impl Notifier {
     }
 }
 
-/// How often [`State::Watchdog`] is due at least: half of what `WATCHDOG_USEC`
-/// allows, as sd_watchdog_enabled(3) advises. `None` where no one watches this
-/// process.
+/// The least frequency of [`State::Watchdog`]: half of the interval in `WATCHDOG_USEC`,
+/// as sd_watchdog_enabled(3) advises. `None` if nobody watches this process.
 #[must_use]
 pub fn watchdog_interval() -> Option<Duration> {
     let usec = env::var("WATCHDOG_USEC").ok()?;

@@ -1,4 +1,4 @@
-//! What a TUN and a TAP have in common (Documentation/networking/tuntap.rst of Linux): each packet has its `virtio_net_hdr` in front.
+//! Common parts of TUN and TAP (Documentation/networking/tuntap.rst of Linux): each packet has its `virtio_net_hdr` in front.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,13 +8,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::sys::{check, interface_request};
 use crate::vnic::HEADER_BYTES;
 
-/// What every kernel that has USO or not can do.
+/// Offloads of every kernel, with or without USO.
 const OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 /// UDP segmentation; Linux 6.2 and later.
 const OFFLOADS_UDP: libc::c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// A descriptor for a device that is to be [attached](attach).
+/// A descriptor to [`attach`] to a device.
 ///
 /// # Errors
 /// There is no `/dev/net/tun`, or it may not be opened.
@@ -37,7 +37,7 @@ pub(crate) fn attach(fd: &OwnedFd, name: &str, kind: libc::c_int) -> io::Result<
     Ok(())
 }
 
-/// Has it take and give what is not cut or summed yet. Returns whether also packets of UDP that are to be cut.
+/// Enables packets that are not yet cut or checksummed. Returns whether UDP segmentation is included.
 ///
 /// # Errors
 /// Not expected.

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Room for an entry of a database, bytes: a group has all its members in it.
+/// Room for an entry of a database, bytes: a group's entry has all its members.
 const ENTRY_BYTES: usize = 256 * 1024;
 
 /// The numbers of a user and of its group; `None`: the machine has none of this name.
@@ -35,7 +35,7 @@ type Lookup<T> = unsafe extern "C" fn(
     *mut *mut T,
 ) -> libc::c_int;
 
-/// An entry, whose pointers are not to be followed.
+/// An entry, whose pointers must not be followed.
 fn find<T>(name: &str, look_up: Lookup<T>) -> io::Result<Option<T>> {
     let Ok(name) = CString::new(name) else {
         return Ok(None);
@@ -54,7 +54,7 @@ fn find<T>(name: &str, look_up: Lookup<T>) -> io::Result<Option<T>> {
             &mut found,
         )
     };
-    // Some databases answer with these that there is none (getpwnam(3)).
+    // Some databases return these if there is no entry (getpwnam(3)).
     let is_none = [0, libc::ENOENT, libc::ESRCH, libc::EBADF, libc::EPERM].contains(&error);
     if found.is_null() {
         return if is_none {

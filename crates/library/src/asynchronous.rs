@@ -1,4 +1,4 @@
-//! For tasks: nothing waits in the thread that asks, the helper runs the node.
+//! Calls for tasks: nothing waits in the calling thread, the helper runs the node.
 
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
@@ -11,8 +11,8 @@ use crate::node::{poll_accepted, poll_message, poll_opened};
 use crate::waiting::Waiter;
 use crate::{ConnectError, Event, Gone, Listener, Message, Node, SendError, Stream};
 
-/// A task's call that waits. A task that gives up leaves nothing behind: the node would have it until
-/// what it waited for comes about, perhaps never, and many like it.
+/// A task's waiting call. If the task gives up, it removes its entry: otherwise the node would keep it,
+/// and many like it, until the awaited thing happens, perhaps never.
 pub(crate) struct Waiting<'a> {
     hub: &'a Hub,
     waiter: Waiter,
@@ -74,8 +74,8 @@ impl Node {
         }
     }
 
-    /// [`send`](Node::send) for tasks. Waits for ever: the runtime knows how to end that, and what it has
-    /// ended was not sent.
+    /// [`send`](Node::send) for tasks. Waits for ever: end it with the runtime's means; then the message
+    /// was not sent.
     ///
     /// # Errors
     /// [`SendError`].
@@ -156,7 +156,7 @@ mod tokio_traits {
     use crate::waiting::Waiter;
     use crate::{Gone, Stream, StreamError};
 
-    /// What is wrong, whoever says so, as an [`io::Error`].
+    /// Any error, whichever layer reports it, as an [`io::Error`].
     fn flat<R>(polled: Poll<Result<Result<R, StreamError>, Gone>>) -> Poll<io::Result<R>> {
         polled.map(|result| Ok(result??))
     }
@@ -214,8 +214,8 @@ mod tokio_traits {
         }
     }
 
-    /// Whoever has the stream polls it alone: a call that is given up, of which nothing tells, leaves
-    /// one waker behind, until the next.
+    /// The stream's owner is its only poller. An abandoned call, which reports nothing, leaves one waker
+    /// behind until the next call.
     impl AsyncRead for Stream {
         fn poll_read(
             self: Pin<&mut Self>,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use tabane_io::notify::Notify;
 
-/// A descriptor that poll and epoll find readable while something is there: what, says the function
-/// that gave it. For nothing but waiting: what is read from it or written to it is no use to
-/// anybody. It is the same one each time, and stays open as long as a value of it, or what gave
-/// it.
+/// A descriptor that poll and epoll find readable while something is there; the function that
+/// returned it says what. Only wait for it, do not read or write it. Each call returns the same
+/// one, and it stays open as long as a value of it or its source exists.
 ///
-/// From when the first was asked for, a helper thread runs the node while no thread of the program
-/// waits in a call.
+/// Once the first was asked for, a helper thread runs the node while no thread of the program waits
+/// in a call.
 #[derive(Clone, Debug)]
 pub struct Descriptor(pub(crate) Arc<Notify>);
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by who must act.
+//! Errors, by who must act.
 
 use core::fmt;
 use std::io;
@@ -15,8 +15,8 @@ pub enum Gone {
     Closed,
     /// This process is a fork of the one that opened the node. Open another one here.
     Forked,
-    /// The node stopped: waiting for the network failed, in a system out of memory, or the library has
-    /// a fault that comes again and again.
+    /// The node stopped: waiting for the network failed, in a system out of memory, or the library has a fault
+    /// that keeps recurring.
     Broken,
     /// A signal handler ran in the thread that waited ([`Options::interruptible`](crate::Options::interruptible)).
     /// The node goes on, and the call can be made again.
@@ -52,7 +52,7 @@ impl Gone {
 /// A node cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The cluster file is at fault, or this machine is none of its nodes: the operator's part.
+    /// The cluster file is wrong, or this machine is none of its nodes: for the operator.
     File(ConfigError),
     /// The options are at fault: the program's part.
     Options(String),
@@ -103,7 +103,7 @@ pub enum ConnectError {
     TimedOut,
     /// As many streams are open with this peer as may be.
     TooManyStreams,
-    /// The peer started afresh meanwhile. Try again.
+    /// The peer restarted meanwhile. Try again.
     Restarted,
     /// See [`Gone`].
     Gone(Gone),
@@ -144,15 +144,14 @@ impl From<ConnectError> for io::Error {
 /// A stream will not go on. Comes as the inner error of an [`io::Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamError {
-    /// The peer gave up sending, with this code of its own; what was not read yet is gone.
+    /// The peer reset its side, with this code of its own; unread data is lost.
     Reset(u32),
-    /// The peer wants no more of what is written, with this code of its own.
+    /// The peer refuses further data, with this code of its own.
     Stopped(u32),
-    /// The peer started afresh, and the stream is gone with all that was in it.
+    /// The peer restarted, and the stream is gone with all its data.
     Broken,
-    /// The peer could not be reached by any link for as long as
-    /// [`Options::peer_timeout`](crate::Options::peer_timeout) says: its process or host has died, or no network leads
-    /// there. Whether what was written last arrived is not known.
+    /// No link reached the peer for [`Options::peer_timeout`](crate::Options::peer_timeout): its process or host
+    /// has died, or no network leads there. The last written data may or may not have arrived.
     Unreachable,
     /// This end finished or reset this direction before.
     Finished,
@@ -239,7 +238,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Whether it can be sent later: that is what is waited for.
+    /// Whether the error is temporary: waiting helps.
     pub(crate) const fn passes(&self) -> bool {
         matches!(self, SendError::NotConnected | SendError::TimedOut)
     }

@@ -1,4 +1,4 @@
-//! What a node tells of its peers and links.
+//! A node's events about its peers and links.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ pub enum Event {
     PeerUp {
         /// Its name.
         peer: String,
-        /// It began anew since it was last up: its former streams are gone.
+        /// It has restarted since it was last up: its former streams are gone.
         restarted: bool,
     },
     /// A peer cannot be reached now. It is being tried again for ever, and streams wait.
@@ -21,7 +21,7 @@ pub enum Event {
         /// It said so itself, with this code (0: it stops).
         closed: Option<u32>,
     },
-    /// A path failed; what it carried goes by the others.
+    /// A path failed; the others take over its traffic.
     LinkDown {
         /// The peer at its other end.
         peer: String,
@@ -45,15 +45,16 @@ pub enum Event {
         /// Its name.
         peer: String,
     },
-    /// A peer started afresh before so many messages to it were acknowledged: whether they
-    /// arrived is not known.
+    /// A peer restarted before this many messages to it were acknowledged: they may or may not
+    /// have arrived.
     MessagesBroken {
         /// Its name.
         peer: String,
         /// How many.
         count: usize,
     },
-    /// So many events before this one were not kept: nobody asked for them in time.
+    /// This many events before this one were dropped because the program did not fetch them in
+    /// time.
     Missed {
         /// How many.
         count: u64,
@@ -66,7 +67,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What a program is told of what happened in the protocol; nothing of streams and messages.
+    /// The program's event for a protocol event; `None` for those of streams and messages.
     pub(crate) fn of(node: &Node, happened: &Happened) -> Option<Event> {
         let name = |peer: PeerId| node.peer_name(peer).map(str::to_owned);
         Some(match happened {

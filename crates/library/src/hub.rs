@@ -1,12 +1,11 @@
-//! Who runs the node, moment by moment: the *driver*.
+//! Who runs the node at any moment: the *driver*.
 //!
-//! A thread that waits for something becomes the driver if there is none: it takes turns of
-//! the engine until it has what it waits for. While it sleeps in a turn the lock is free, so
-//! that others write and read what is there. Those who wait besides sleep, and are woken by
-//! their wakers, one of them to become the driver when the former leaves. If nobody waits for
-//! anything the helper thread drives, after a while: a program that comes back at once should
-//! find the lock free and no thread to be woken. To see that nobody drives, the helper looks every
-//! now and then, so a driver that came a moment ago leaves timers to it.
+//! A thread that waits for something becomes the driver if there is none: it takes turns of the
+//! engine until it has what it waits for. While it sleeps in a turn the lock is free, so that others
+//! can read and write. Other waiting threads sleep; their wakers wake them, and when the driver
+//! leaves, one of them becomes the driver. If nobody waits, the helper thread drives after a delay:
+//! a program that comes back at once should find the lock free, and need to wake no thread. To
+//! notice that nobody drives, the helper checks periodically; so a new driver leaves timers to it.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +46,7 @@ const AHEAD: Duration = Duration::from_millis(2 * GRACE.as_millis() as u64);
 /// The helper survives a panic, which is a fault of this library, so often; then the node is broken,
 /// for a fault that comes again at once would keep a processor busy for ever.
 const PANICS_MAX: usize = 16;
-/// Bytes written until what has arrived meanwhile is looked for.
+/// After this many written bytes, arrivals are taken in.
 const LOOK_BYTES: usize = 128 * 1024;
 /// Bytes posted until they are sent: what one system call takes.
 const POST_BYTES: usize = BURST_BYTES_MAX;
@@ -68,7 +67,7 @@ pub(crate) struct State {
     written: usize,
     /// Posted, and not sent yet.
     posted_bytes: usize,
-    /// As whoever has the lock last read the clock: reading it costs as much as looking at a stream.
+    /// The clock as the lock's last holder read it: reading it costs as much as checking a stream.
     pub now: Time,
     /// The helper thread, once it runs.
     helper: Option<Thread>,
@@ -106,11 +105,11 @@ impl Driver {
     }
 }
 
-/// A node and those who use it.
+/// A node and its users.
 pub(crate) struct Hub {
     state: Mutex<State>,
     poller: Arc<Poller>,
-    /// The poller and `shoo`: what the helper sleeps on.
+    /// The helper sleeps on the poller and `shoo`.
     helpers_poller: Poller,
     /// Wakes the driver.
     kick: Notify,
@@ -121,7 +120,7 @@ pub(crate) struct Hub {
     is_interruptible: bool,
 }
 
-/// What did not come about in time.
+/// It did not happen in time.
 #[derive(Debug)]
 pub(crate) struct TimedOut;
 
@@ -158,7 +157,7 @@ impl Hub {
         })
     }
 
-    /// Whether a signal handler that has run in a thread ends the call in which it waits.
+    /// Sets whether a signal handler that runs in a waiting thread ends its call.
     pub const fn interruptible(mut self, is_interruptible: bool) -> Hub {
         self.is_interruptible = is_interruptible;
         self
@@ -200,8 +199,8 @@ impl Hub {
         Ok(result)
     }
 
-    /// Changes something in the node that is to be sent soon: `act` returns with how many bytes it wrote.
-    /// Whoever next runs the node sends it, the helper if nobody does.
+    /// Changes something in the node that is to be sent soon: `act` also returns the number of bytes
+    /// it wrote. The next thread that runs the node sends it, or else the helper.
     pub fn post<R>(&self, act: impl FnOnce(&mut State) -> (R, usize)) -> Result<R, Gone> {
         let mut state = self.lock()?;
         let (result, bytes) = act(&mut state);
@@ -227,7 +226,7 @@ impl Hub {
         Ok(result)
     }
 
-    /// Sends what there is to send, and takes in what has arrived if nobody else does.
+    /// Sends what is queued, and takes in arrivals if nobody else does.
     pub fn refresh(&self) -> Result<(), Gone> {
         let mut state = self.lock()?;
         let now = state.now;
@@ -265,7 +264,7 @@ impl Hub {
         }
     }
 
-    /// A descriptor that somebody is going to wait for: from now on the helper runs the node.
+    /// Returns a descriptor to wait for: from now on the helper runs the node.
     pub fn descriptor(
         &self,
         take: impl FnOnce(&mut State) -> io::Result<Arc<Notify>>,
@@ -277,10 +276,10 @@ impl Hub {
         taken
     }
 
-    /// Sends what there is to send; every now and then also takes in what has arrived.
+    /// Sends what is queued; now and then also takes in arrivals.
     fn send(&self, state: &mut State) -> Result<(), Gone> {
         let now = state.now;
-        // First of all: somebody waits for it.
+        // First, because somebody waits for it.
         state.flush(now);
         if state.driver.is_none()
             && (state.written > LOOK_BYTES || now.since(state.left_at) > LOOK_AFTER)
@@ -289,12 +288,12 @@ impl Hub {
         } else {
             state.work(&[], self);
         }
-        // What was answered to events; whoever drives sleeps already.
+        // Sends the answers to events: the driver already sleeps.
         state.flush(now);
         Ok(())
     }
 
-    /// Takes in what has arrived, where nobody drives.
+    /// Takes in arrivals, if nobody drives.
     fn take_in(&self, state: &mut State) -> io::Result<()> {
         state.written = 0;
         state.left_at = state.now;
@@ -304,7 +303,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Gives the lock back; whoever has to know of what happened is woken.
+    /// Releases the lock and wakes those concerned by what happened.
     fn release(&self, mut state: MutexGuard<'_, State>) {
         let until = state.driver.map(|driver| driver.until);
         let due = until.and_then(|_| state.due());
@@ -317,7 +316,7 @@ impl Hub {
         };
         let awake = state.sockets.take_woken();
         let dropped = state.sockets.take_dropped();
-        // One of them may be the driver, who sleeps otherwise than its waker thinks.
+        // One of them may be the driver, which its waker cannot wake.
         let kicks = kicks || (state.driver.is_some() && !awake.is_empty());
         drop(state);
         drop(dropped);
@@ -328,8 +327,8 @@ impl Hub {
         helper.iter().for_each(Thread::unpark);
     }
 
-    /// Runs the node in this thread until `poll` has what it wants. `poll` registers the waker
-    /// if it has not, and is asked again after whatever may have changed that.
+    /// Runs the node in this thread until `poll` is satisfied. `poll` registers the waker if it is
+    /// not, and is called again after every relevant change.
     pub fn wait_for<R>(
         &self,
         until: Option<Instant>,
@@ -355,8 +354,8 @@ impl Hub {
                 break Err(gone);
             }
             let polled = poll(&mut state, &mut mine.waiter);
-            // A stream that was opened, room that reading made: nobody else would send it before
-            // the next timer.
+            // For example, an opened stream, or credit from reading: nobody else would send it
+            // before the next timer.
             let now = state.now;
             state.flush(now);
             if let Poll::Ready(result) = polled {
@@ -364,7 +363,7 @@ impl Hub {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                // Who only looks, again and again perhaps, need not wait for the helper.
+                // A caller that polls repeatedly need not wait for the helper.
                 if state.driver.is_none() && !has_looked {
                     has_looked = true;
                     if self.take_in(&mut state).is_err() {
@@ -404,8 +403,8 @@ impl Hub {
         result
     }
 
-    /// The same for something to be sent: `poll` returns with how many bytes it wrote. They are sent
-    /// at once; nobody else may be there to do so when this thread has left.
+    /// The same for sending: `poll` also returns the number of bytes it wrote. They are sent at
+    /// once, because nobody else may be there to do so when this thread has left.
     pub fn wait_to_act<R>(
         &self,
         until: Option<Instant>,
@@ -417,7 +416,7 @@ impl Hub {
         }
     }
 
-    /// Becomes the driver in place of the helper or nobody.
+    /// Becomes the driver if the helper or nobody drives.
     fn take_over(&self, state: &mut State, number: u64) {
         if state.driver.is_some_and(|driver| driver.is_helper) {
             self.shoo.notify();
@@ -451,8 +450,8 @@ impl Hub {
         if waited.is_err() {
             state.break_down();
         }
-        // Another driver may have come meanwhile (only the helper is driven out); it will see
-        // what is ready as well.
+        // Another driver may have come meanwhile (only the helper is displaced); it will see the
+        // ready descriptors as well.
         let is_mine = |d: Driver| driver.is_some_and(|driver| driver.number == d.number);
         if state.driver.is_some_and(is_mine) && state.gone.is_none() {
             state.work(&ready, self);
@@ -461,7 +460,7 @@ impl Hub {
         state
     }
 
-    /// The driver leaves: somebody else has to be it.
+    /// The driver leaves, and another takes its place.
     fn leave(&self, mut state: MutexGuard<'_, State>, mine: Option<u64>) {
         if mine.is_some() && state.driver.map(|driver| driver.number) == mine {
             state.driver = None;
@@ -475,14 +474,14 @@ impl Hub {
         self.release(state);
     }
 
-    /// What the helper thread does until the node is gone.
+    /// The helper thread: runs until the node is gone.
     pub fn help(&self) {
         self.lock_here().helper = Some(thread::current());
         self.survive(|| self.help_until_gone());
     }
 
-    /// Does what the helper does again if it panics: nobody else runs the node for tasks and
-    /// descriptors, and nobody would tell them.
+    /// Restarts the helper's work if it panics: for tasks and descriptors nobody else runs the node,
+    /// nor would anybody tell them.
     fn survive(&self, help: impl Fn()) {
         for times in 1..=PANICS_MAX {
             if catch_unwind(AssertUnwindSafe(&help)).is_ok() {
@@ -507,8 +506,8 @@ impl Hub {
 
     fn help_until_gone(&self) {
         loop {
-            // Whoever has the lock works on the node, and wakes the helper if it is needed. If the
-            // helper waited for the lock as well, it would be woken each time it is given back.
+            // The lock's holder works on the node, and wakes the helper if it is needed. If the
+            // helper waited for the lock as well, every release would wake it.
             let mut state = match self.state.try_lock() {
                 Ok(state) => state,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -560,7 +559,7 @@ impl Hub {
         self.shoo.clear();
     }
 
-    /// Says goodbye to all peers and ends everything; whoever waits is woken.
+    /// Says goodbye to all peers, ends everything, and wakes all waiters.
     pub fn close(&self) {
         if !self.process.is_here() {
             return;
@@ -588,15 +587,15 @@ impl Hub {
     }
 }
 
-/// Wakes them. What one of them does, a task's runtime perhaps, keeps no other from being woken.
+/// Wakes them. If one waker fails (a task's runtime may panic), the others are still woken.
 fn wake(awake: Vec<Waker>) {
     for waker in awake {
-        // Whoever panics has said so.
+        // The panic has already printed its message.
         let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
     }
 }
 
-/// The helper sleeps until it is woken, or for so long.
+/// The helper sleeps until it is woken, at most this long.
 fn helper_sleeps(mut state: MutexGuard<'_, State>, at_most: Option<Duration>) {
     state.helper_sleeps = at_most.is_none();
     drop(state);
@@ -617,14 +616,14 @@ impl State {
         self.helper_sleeps
     }
 
-    /// Sends what there is to send.
+    /// Sends what is queued.
     fn flush(&mut self, now: Time) {
         self.written += core::mem::take(&mut self.posted_bytes);
         self.sockets.tell_own(now, &mut self.engine.node);
         self.engine.flush(now);
     }
 
-    /// What can be done with streams and messages.
+    /// Operations on streams and messages.
     pub const fn operations(&mut self) -> Operations<'_> {
         Operations {
             node: &mut self.engine.node,
@@ -632,13 +631,13 @@ impl State {
         }
     }
 
-    /// When something is to be done next, if nothing happens.
+    /// When something is due, if nothing happens before.
     fn due(&mut self) -> Option<Time> {
         let due = [self.engine.node.poll_timeout(), self.sockets.next_cut_off()];
         due.into_iter().flatten().min()
     }
 
-    /// The node cannot go on; whoever waits is told.
+    /// The node cannot go on; wakes all waiters.
     fn break_down(&mut self) {
         self.gone = Some(Gone::Broken);
         self.engine.shut();
@@ -653,7 +652,7 @@ impl State {
         let patience = [patience, cut_off].into_iter().flatten().min();
         let mut wait = self.engine.before_wait(&mut self.sockets, patience);
         self.now = wait.since();
-        // Wakers of tasks are foreign code, in which the helper may be for long.
+        // Wakers of tasks are foreign code, which may hold the helper up.
         let helper_looks = self.helper.is_some() && !self.helper_sleeps && !self.sockets.has_tasks;
         if let Some(driver) = &mut self.driver {
             driver.since.get_or_insert(self.now);
@@ -708,8 +707,7 @@ thread_local! {
     static OWN: Waker = Waker::from(Arc::new(Parked(thread::current())));
 }
 
-/// Wakes this thread. The same each time: who waits in vain again and again leaves one behind, not
-/// many.
+/// A waker of this thread; always the same one, so that repeated vain waits leave only one behind.
 fn own_waker() -> Waker {
     let own = OWN.try_with(Waker::clone);
     own.unwrap_or_else(|_| Waker::from(Arc::new(Parked(thread::current()))))

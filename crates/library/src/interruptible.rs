@@ -1,7 +1,7 @@
 //! Calls that a signal handler ends, for programs that asked for it ([`Options::interruptible`](crate::Options::interruptible)).
 //!
-//! A thread that drives is mostly not asleep when a handler runs, and would not notice. So who wants to
-//! notice waits as a task does: the helper drives, and the thread sleeps until its bell rings.
+//! A driving thread is mostly awake when a handler runs, and would not notice it. So such a call waits as
+//! a task does: the helper drives, and the thread sleeps until its bell rings.
 
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
@@ -21,7 +21,7 @@ use crate::asynchronous::Waiting;
 use crate::hub::{Hub, State, TimedOut};
 use crate::waiting::Waiter;
 
-/// Wakes one thread, which tells that from a signal.
+/// Wakes one thread, which can tell the wake-up from a signal.
 pub(crate) struct Bell {
     notify: Notify,
     has_rung: AtomicBool,
@@ -36,10 +36,10 @@ impl Bell {
         }))
     }
 
-    /// Sleeps until it rings, which is `true`, a signal handler has run, or so long.
+    /// Sleeps until it rings (`true`), a signal handler has run, or the time is over.
     fn sleep(&self, at_most: Duration) -> io::Result<bool> {
         sleep(at_most, &[self.notify.as_fd()])?;
-        // It is cleared first: what rings in between is not lost.
+        // Cleared first, so that a ring in between is not lost.
         self.notify.clear();
         Ok(self.has_rung.swap(false, Ordering::AcqRel))
     }

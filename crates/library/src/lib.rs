@@ -2,9 +2,9 @@
 //!
 //! A [`Node`] is opened from a cluster file or from a list of addresses. It
 //! [connects](Node::connect) to services of other nodes and
-//! [listens](Node::listen) for them; a [`Stream`] is what a TCP connection is, but over
+//! [listens](Node::listen) for them; a [`Stream`] is like a TCP connection, but uses
 //! all links at once, and goes on when some of them fail. [Messages](Node::send) keep their
-//! boundaries. [Events](Node::next_event) tell of links and peers.
+//! boundaries. [Events](Node::next_event) report changes of links and peers.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
@@ -22,8 +22,8 @@
 //! # Who does the work
 //! Waking another thread costs more than a small message does. So there is no thread that
 //! must be woken: **the thread that waits for something runs the node meanwhile**, sends what
-//! others have written and takes in what comes for everybody. Only while no thread of the
-//! program waits for anything does a helper thread look after timers and acknowledgements.
+//! others have written and receives for everybody. Only while no thread of the program waits
+//! for anything does a helper thread run timers and acknowledge.
 //!
 //! A task of an asynchronous program cannot do that: there the helper thread runs the node, and
 //! wakes the tasks. [`Node::connect_async`], [`Listener::accept_async`], [`Node::next_event_async`]

@@ -40,7 +40,7 @@ impl Listener {
         }
     }
 
-    /// Waits at most so long for the next stream.
+    /// Waits at most `timeout` for the next stream.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`], [`Gone`] inside of an [`io::Error`].
@@ -105,7 +105,7 @@ impl Listener {
     fn close(&self, state: &mut State) -> Option<Wakers> {
         let backlog = state.sockets.listeners.remove(&self.service)?;
         for slot in backlog.streams {
-            // Nobody had it, so nobody waits for it.
+            // The stream was never handed out, so no call waits for it.
             let _ = drop_slot(state, slot);
         }
         Some(backlog.acceptors)

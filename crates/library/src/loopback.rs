@@ -1,7 +1,7 @@
 //! The node as a peer of its own: streams and messages that never leave the process.
 //!
-//! [`Operations`] has the same functions for this peer and for all others, and what happens here is told by
-//! the same events. So nobody else has to know which peer it is.
+//! [`Operations`] has the same functions for this peer and for all others, and this peer reports through
+//! the same events. So no other code needs to know which peer it is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read as _;
@@ -15,7 +15,7 @@ const WINDOW_BYTES: usize = 64 * 1024;
 const STREAMS_MAX: usize = 4096;
 /// Bytes of messages that wait to be received; then sending waits.
 const MAIL_BYTES: usize = 4 << 20;
-/// The same in messages: short ones take more than their bytes.
+/// The same limit in messages: short ones take more memory than their bytes.
 const MAIL_MESSAGES: usize = 16 * 1024;
 
 /// One direction of a stream.
@@ -49,7 +49,7 @@ pub(crate) struct Loopback {
     mail_bytes: usize,
     /// A message found no room.
     sender_waits: bool,
-    /// What is to be told.
+    /// Events to be delivered.
     pub events: VecDeque<OpEvent>,
 }
 
@@ -128,7 +128,7 @@ impl Loopback {
     fn finish(&mut self, id: StreamId) -> Result<(), OpError> {
         self.direction(twin(id))?.is_ended = true;
         self.events.push_back(OpEvent::Readable(twin(id)));
-        // There is no way on which it could get lost.
+        // It arrives at once: nothing can get lost on the way.
         self.events.push_back(OpEvent::Finished(id));
         Ok(())
     }
@@ -190,8 +190,8 @@ impl Loopback {
     }
 }
 
-/// What can be done with streams and messages of any peer, this node among them. Functions and errors as
-/// those of [`Node`].
+/// Operations on streams and messages of any peer, including this node. Functions and errors are those of
+/// [`Node`].
 pub(crate) struct Operations<'a> {
     pub node: &'a mut Node,
     pub own: &'a mut Loopback,
@@ -222,7 +222,7 @@ impl Operations<'_> {
         }
     }
 
-    /// What never leaves the process has no links to be spread over.
+    /// Traffic within the process uses no links.
     pub fn set_policy(&mut self, peer: PeerId, id: StreamId, policy: Policy) {
         if !self.is_own(peer) {
             let _ = self.node.set_stream_policy(peer, id, policy);

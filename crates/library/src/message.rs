@@ -5,7 +5,7 @@ use crate::Peer;
 /// A message that arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Who sent it; also who to [post](crate::Node::post) an answer to.
+    /// The sender; also where to [post](crate::Node::post) an answer.
     pub from: Peer,
     /// The flow it was sent in: messages of one flow arrive in the order of sending.
     pub flow: u32,

@@ -26,12 +26,12 @@ use crate::{
     Peer, ReceiveError, SendError, Stream, StreamError,
 };
 
-/// A node of the cluster in this process. It ends when it is [closed](Node::close) or dropped;
-/// its streams with it. Its own name is a peer like others: what is sent there stays in the process.
+/// A node of the cluster in this process. It and its streams end when it is [closed](Node::close) or dropped. Its
+/// own name is a peer like others; traffic to it stays in the process.
 ///
-/// A process that ends otherwise (`std::process::exit`, a signal, a node that was forgotten) takes with it what has
-/// been written and has not arrived yet: no kernel sends it afterwards, as TCP's does. What
-/// [`Stream::wait_finished`] said of has arrived.
+/// If the process ends otherwise (`std::process::exit`, a signal, a node that was forgotten), written data that
+/// has not arrived is lost: unlike with TCP, no kernel sends it afterwards. Once [`Stream::wait_finished`] has
+/// returned `true`, all has arrived.
 pub struct Node {
     pub(crate) hub: Arc<Hub>,
     peers: BTreeMap<String, Peer>,
@@ -50,16 +50,16 @@ pub struct PeerInfo {
     pub paths: Vec<PathInfo>,
 }
 
-/// What is known of a path.
+/// State of a path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PathInfo {
-    /// Its number: that of the links at both ends.
+    /// Its number: the number of the links at both ends.
     pub link: u8,
     /// Whether it works.
     pub is_up: bool,
     /// Smoothed round trip; zero before anything is known.
     pub rtt: Duration,
-    /// What it is thought to carry, in bytes per second; 0 before anything is known.
+    /// Estimated rate, in bytes per second; 0 before anything is known.
     pub rate_bytes_per_s: f64,
     /// Bytes sent by it that arrived.
     pub bytes_acked: u64,
@@ -97,7 +97,7 @@ impl Node {
         let hub = Arc::new(hub);
         let helped = Arc::clone(&hub);
         let helper = thread::Builder::new().name("tabane".into());
-        // Signals are the program's, which may not expect them in a thread it does not know of.
+        // Signals belong to the program, which may not expect them in a thread that it does not know.
         let blocked = Blocked::new()?;
         helper.spawn(move || helped.help())?;
         drop(blocked);
@@ -117,7 +117,7 @@ impl Node {
         self.connect_timeout(peer, service, self.timeout)
     }
 
-    /// The same, waiting at most so long.
+    /// Like [`connect`](Node::connect), but waits at most `timeout`.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -185,10 +185,9 @@ impl Node {
         }
     }
 
-    /// Sends a message. Those of one `flow` to one peer arrive in the order of sending. Waits until
-    /// the peer is there and there is room for it among those that wait to be sent, for as long
-    /// as [`Options::timeout`] says. Whether those arrived that were under way when the peer started
-    /// afresh is not known: [`Event::MessagesBroken`].
+    /// Sends a message. Messages of one `flow` to one peer arrive in the order of sending. Waits until the peer
+    /// is there and the send queue has room, at most [`Options::timeout`]. If the peer restarts, messages under
+    /// way may or may not have arrived: [`Event::MessagesBroken`].
     ///
     /// # Errors
     /// [`SendError`].
@@ -196,7 +195,7 @@ impl Node {
         self.send_with(peer, flow, None, data, Policy::default())
     }
 
-    /// The same, with a tag that the receiver sees, and a word on how to spread it over the links.
+    /// Like [`send`](Node::send), with a tag for the receiver, and a choice of how to spread it over the links.
     ///
     /// # Errors
     /// [`SendError`].
@@ -223,14 +222,14 @@ impl Node {
         sent.map_err(SendError::Gone)?.unwrap_or(Err(waits_for))
     }
 
-    /// Sends a message soon, together with those that were posted before and after it, without waiting and mostly
-    /// without a system call, which costs more than all else of a small message. They go when
-    /// [`flush`](Node::flush) says so, when 64 KB of them wait, when any thread of the program next waits
-    /// for something of this node or sends something else, and after a millisecond or two in any case.
+    /// Posts a message: it is sent soon, together with others that are posted before and after it. Posting does
+    /// not wait and mostly makes no system call, the most expensive part of a small message. Posted messages are
+    /// sent by [`flush`](Node::flush), when 64 KB are posted, when any thread of the program next waits for
+    /// something of this node or sends something else, and after a millisecond or two in any case.
     ///
     /// # Errors
-    /// [`SendError`]. [`SendError::NotConnected`] and [`SendError::TimedOut`] (there is no room) are of now:
-    /// it can be posted again later, or [sent](Node::send_with), which waits.
+    /// [`SendError`]. [`SendError::NotConnected`] and [`SendError::TimedOut`] (no room) are temporary: post the
+    /// message again later, or [send](Node::send_with) it, which waits.
     pub fn post(
         &self,
         peer: &Peer,
@@ -245,7 +244,7 @@ impl Node {
             posted.map_err(SendError::Gone)?
         };
         match post() {
-            // Room may have been made that nobody has taken in.
+            // Acknowledgements that make room may have arrived and not been read yet.
             Err(SendError::TimedOut) => {
                 self.hub.refresh().map_err(SendError::Gone)?;
                 post()
@@ -254,7 +253,7 @@ impl Node {
         }
     }
 
-    /// Sends what was posted.
+    /// Sends posted messages.
     ///
     /// # Errors
     /// [`Gone`].
@@ -262,7 +261,7 @@ impl Node {
         self.hub.act(|_| ((), 0))
     }
 
-    /// What is to be sent to a peer that there is.
+    /// Prepares a message to a known peer.
     pub(crate) fn outgoing<'a>(
         &self,
         peer: &'a Peer,
@@ -296,7 +295,7 @@ impl Node {
         }
     }
 
-    /// Waits at most so long for the next message.
+    /// Waits at most `timeout` for the next message.
     ///
     /// # Errors
     /// [`Gone`].
@@ -304,8 +303,8 @@ impl Node {
         self.receive_until(Instant::now().checked_add(timeout))
     }
 
-    /// Waits at most so long for messages, and puts those that are there behind the others of `into`, so many at most.
-    /// Returns how many these are; none came in time if it is 0.
+    /// Waits at most `timeout` for messages, and appends at most `count_max` of those that are there to `into`.
+    /// Returns their number; 0 if none came in time.
     ///
     /// # Errors
     /// [`Gone`].
@@ -325,8 +324,8 @@ impl Node {
         Ok(received?.unwrap_or(0))
     }
 
-    /// Waits at most so long for the next message, if it has at most `bytes_max` bytes. A longer one is
-    /// kept for the next call.
+    /// Waits at most `timeout` for the next message, if it has at most `bytes_max` bytes. A longer one is kept
+    /// for the next call.
     ///
     /// # Errors
     /// [`ReceiveError`].
@@ -380,8 +379,8 @@ impl Node {
         Ok(self.hub.wait_for(until, poll_message)?.ok())
     }
 
-    /// Waits at most so long for the next thing that happens to a peer or a link. The last 1024
-    /// are kept for a program that looks late; [`Event::Missed`] tells of the others.
+    /// Waits at most `timeout` for the next event of a peer or a link. The last 1024 are kept for a program that
+    /// asks late; [`Event::Missed`] counts the others.
     ///
     /// # Errors
     /// [`Gone`].
@@ -393,7 +392,7 @@ impl Node {
         Ok(event?.ok())
     }
 
-    /// What is known of the other nodes and the paths to them.
+    /// State of the other nodes and the paths to them.
     ///
     /// # Errors
     /// [`Gone`].
@@ -405,8 +404,8 @@ impl Node {
         })
     }
 
-    /// Waits until what was written has arrived at the peers that can be reached (as long as
-    /// [`Options::linger`] says), tells them that this node stops, and ends it.
+    /// Waits until everything written has arrived at the reachable peers (at most [`Options::linger`]), tells
+    /// them that this node stops, and ends it.
     pub fn close(&self) {
         let until = Instant::now().checked_add(self.linger);
         while until.is_none_or(|until| Instant::now() < until) {
@@ -452,7 +451,7 @@ impl Drop for Node {
     }
 }
 
-/// A message that is to be sent.
+/// A message to be sent.
 pub(crate) struct Outgoing<'a> {
     peer: &'a Peer,
     flow: u32,
@@ -479,7 +478,7 @@ impl Outgoing<'_> {
         })
     }
 
-    /// The same, for who waits until it can be: for what is in `waits_for`.
+    /// Like the above, for a caller that waits: registers in `waits_for` if it cannot be sent now.
     pub(crate) fn poll(
         &self,
         state: &mut State,
@@ -558,7 +557,7 @@ pub(crate) fn poll_message(state: &mut State, waiter: &mut Waiter) -> Poll<Messa
     }
 }
 
-/// As many as are there, at most so many.
+/// Takes at most this many of the messages that are there.
 fn poll_messages(
     state: &mut State,
     waiter: &mut Waiter,

@@ -1,4 +1,4 @@
-//! What a node is opened with.
+//! The options of a node.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::error::given_twice;
 
 /// How long a call waits for a peer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long closing a node waits for what is under way.
+/// How long closing a node waits for data under way.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long streams outlive all links to their peer: TCP gives up after as long (`tcp_retries2`).
 const PEER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -33,7 +33,7 @@ pub(crate) struct PeerOptions {
     pub public: Option<[u8; KEY_BYTES]>,
 }
 
-/// What a node is opened with.
+/// The options of a node.
 #[derive(Clone)]
 pub struct Options {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub struct Options {
     pub(crate) keys: Vec<[u8; KEY_BYTES]>,
     private: Option<[u8; KEY_BYTES]>,
     public: Option<[u8; KEY_BYTES]>,
-    /// A public key was told for this name, which no peer has.
+    /// A name that is no peer's, for which a public key was given.
     unknown: Option<String>,
     pub(crate) wire: WireMode,
     relay: Option<RelayConfig>,
@@ -85,9 +85,9 @@ impl Options {
         }
     }
 
-    /// What the cluster file says of this machine's node, or of the one named. A daemon that
-    /// runs here with the same file has its port: choose [another](Options::port), in all programs
-    /// that are to find each other.
+    /// The cluster file's settings for this machine's node, or for the one named. If a daemon runs here with the
+    /// same file, it has the file's port: choose [another](Options::port), the same in all programs that talk to
+    /// each other.
     ///
     /// # Errors
     /// [`OpenError::File`] (also if this machine is none of its nodes), [`OpenError::System`].
@@ -159,8 +159,8 @@ impl Options {
         self
     }
 
-    /// Holds this private key (32 random bytes). Peers that are told its
-    /// [public one](crate::public_key) accept nobody else under this node's name.
+    /// Holds this private key (32 random bytes). Peers that have its [public key](crate::public_key) accept nobody
+    /// else under this node's name.
     /// [`from_cluster_file`](Options::from_cluster_file) reads the machine's `node.key` instead.
     #[must_use]
     pub fn private_key(mut self, private: [u8; KEY_BYTES]) -> Options {
@@ -169,7 +169,7 @@ impl Options {
         self
     }
 
-    /// Accepts nobody but the holder of this public key as the peer `name`, which was told before.
+    /// Accepts only the holder of this public key as the peer `name`, which must have been added before.
     #[must_use]
     pub fn peer_public(mut self, name: &str, public: [u8; KEY_BYTES]) -> Options {
         match self.peers.iter_mut().find(|peer| peer.name == name) {
@@ -186,46 +186,43 @@ impl Options {
         self
     }
 
-    /// How long a waiting thread looks again instead of sleeping, after small traffic: 100 µs if
-    /// nothing else is said; 0 is never. It makes small messages several times faster, and costs
-    /// processor time that nobody else wants at that moment.
+    /// How long a waiting thread polls instead of sleeping, after small traffic: 100 µs by default; 0 is never. It
+    /// makes small messages several times faster, and uses only processor time that nobody else wants at that
+    /// moment.
     #[must_use]
     pub const fn spin(mut self, spin: Duration) -> Options {
         self.spin = spin;
         self
     }
 
-    /// How long [`Node::connect`](crate::Node::connect) waits for an answer, and
-    /// [`Node::send`](crate::Node::send) for the peer or for room: 10 s if nothing else is said.
+    /// How long [`Node::connect`](crate::Node::connect) waits for an answer, and [`Node::send`](crate::Node::send)
+    /// for the peer or for room: 10 s by default.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Options {
         self.timeout = timeout;
         self
     }
 
-    /// How long closing the node waits for what was written to arrive at peers that can be
-    /// reached: 5 s if nothing else is said.
+    /// How long closing the node waits for written data to arrive at the reachable peers: 5 s by default.
     #[must_use]
     pub const fn linger(mut self, linger: Duration) -> Options {
         self.linger = linger;
         self
     }
 
-    /// Breaks the streams to a peer to which no link has worked for so long
+    /// Breaks the streams to a peer when no link to it has worked for this long
     /// ([`StreamError::Unreachable`](crate::StreamError::Unreachable)), because its process or host has died or no
-    /// network leads there: 15 minutes if nothing else is said, about as long as TCP tries. `None` and 0 are
-    /// never: they wait until the peer is back. That a link does not work is noticed within a second or so,
-    /// which comes on top.
+    /// network leads there: 15 minutes by default, about as long as TCP tries. With `None` or 0 they wait until
+    /// the peer is back. Noticing that a link does not work takes up to a second or so more.
     #[must_use]
     pub fn peer_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Options {
         self.peer_timeout = timeout.into().filter(|timeout| !timeout.is_zero());
         self
     }
 
-    /// Whether a call that waits ends with [`Gone::Interrupted`](crate::Gone::Interrupted) when a signal handler has run
-    /// in its thread, as system calls do: not if nothing else is said. The helper thread then runs the node in
-    /// place of those that wait, who have to be woken: small messages take longer. Closing is never
-    /// interrupted.
+    /// Whether a waiting call ends with [`Gone::Interrupted`](crate::Gone::Interrupted) when a signal handler has
+    /// run in its thread, as system calls do; by default it does not. The helper thread then runs the node instead
+    /// of the waiting threads, which must be woken: small messages take longer. Closing is never interrupted.
     #[must_use]
     pub const fn interruptible(mut self, is_interruptible: bool) -> Options {
         self.is_interruptible = is_interruptible;

@@ -1,4 +1,4 @@
-//! What the program has open: streams, listeners, and who waits for what. The engine's host.
+//! The program's open streams and listeners, and the calls that wait for them. The engine's host.
 
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::loopback::{Loopback, Operations};
 use crate::waiting::{Key, Place, Waiter, Wakers};
 use crate::{Event, Message, Peer, StreamError};
 
-/// Of the poller, what wakes the driver.
+/// The poller's token that wakes the driver.
 pub(crate) const TOKEN_KICK: u64 = HOST_TOKENS;
 /// Events kept for a program that does not collect them; the oldest go first.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -26,42 +26,42 @@ pub(crate) const BACKLOG_MAX: usize = 4096;
 pub(crate) const CODE_NO_LISTENER: u32 = 1;
 /// Why a stream is refused: too many wait to be accepted.
 pub(crate) const CODE_BACKLOG_FULL: u32 = 2;
-/// The program has no use for what still comes.
+/// The program will not read what still comes.
 pub(crate) const CODE_DROPPED: u32 = 3;
 /// No link to this end has worked for too long.
 pub(crate) const CODE_CUT_OFF: u32 = 4;
-/// What the end that accepts a stream sends first.
+/// First byte from the end that accepts a stream.
 pub(crate) const ACCEPTED: u8 = 0;
 
-/// A stream of the program, by its place in the table: the numbers of streams are used again
-/// when a peer starts afresh.
+/// A stream of the program, by its index in the table: stream numbers are reused when a peer
+/// restarts.
 pub(crate) type SlotId = usize;
 
 /// A stream that the program has.
 pub(crate) struct Slot {
     pub peer: PeerId,
     pub stream: StreamId,
-    /// Who waits for something to read, or the end.
+    /// Waiters for data to read, or the end.
     pub readers: Wakers,
-    /// Who waits for room to write, or for everything to have arrived.
+    /// Waiters for room to write, or for everything to have arrived.
     pub writers: Wakers,
-    /// What had arrived when it broke and is still to be read, before `reading_ended` counts.
+    /// Data that had arrived when it broke, to be read before `reading_ended` counts.
     pub rest: Option<Rest>,
-    /// What it ended with, if it did not end as it should: reading, …
+    /// Why reading ended, if not by the normal end.
     pub reading_ended: Option<StreamError>,
-    /// … and writing.
+    /// Why writing ended, if not by the normal end.
     pub writing_ended: Option<StreamError>,
     /// Everything written and the end were acknowledged.
     pub is_finished: bool,
     /// This end reset it before they were.
     pub is_reset: bool,
-    /// No link to the peer has worked for too long: what has arrived is still to be read.
+    /// No link to the peer has worked for too long; arrived data can still be read.
     pub is_cut_off: bool,
 }
 
 impl Slot {
-    /// Whether it is not over yet what this end writes. What is over may be unknown to the node, and
-    /// its number another stream's: the peer may have started afresh.
+    /// Whether this end's direction is still open. The node may not know a closed one, or may use
+    /// its number for another stream: the peer may have restarted.
     pub fn sends(&self) -> bool {
         match self.writing_ended {
             None => true,
@@ -70,7 +70,7 @@ impl Slot {
         }
     }
 
-    /// The same of what the peer writes.
+    /// The same for the peer's direction.
     pub const fn receives(&self) -> bool {
         self.reading_ended.is_none()
     }
@@ -83,7 +83,7 @@ pub(crate) struct Backlog {
     pub acceptors: Wakers,
 }
 
-/// Who waits for one peer.
+/// Waiters for one peer.
 #[derive(Default)]
 struct PeerWaiters {
     /// For room for a message.
@@ -102,7 +102,7 @@ pub(crate) struct Sockets {
     known: Vec<Option<Peer>>,
     /// Peers that may have messages for the program.
     pub mail: VecDeque<PeerId>,
-    /// A message that was too long for who asked for it: the next one.
+    /// A message that was too long for the last caller: the next one to deliver.
     pub kept: Option<Message>,
     pub mail_waiters: Wakers,
     /// By the numbers of the peers.
@@ -111,20 +111,20 @@ pub(crate) struct Sockets {
     /// How many went since the program last asked.
     events_missed: u64,
     pub event_waiters: Wakers,
-    /// Peers to which more than one path works, as the program was told.
+    /// Peers to which more than one path works, as last reported to the program.
     redundant: BTreeSet<PeerId>,
-    /// When the streams of those to which no link works are to be broken (next).
+    /// When to break the streams of peers to which no link works (or check again).
     cut_off_at: BTreeMap<PeerId, Time>,
     /// The node as a peer of its own.
     pub own: Loopback,
     /// How long no link may have worked; `None`: however long.
     pub peer_timeout: Option<Duration>,
-    /// Somebody waits who is not a thread: the helper must not leave the node alone.
+    /// A task or descriptor waits: the helper must not leave the node alone.
     pub has_tasks: bool,
     woken: Vec<Waker>,
-    /// Of those who do not wait any more: to be dropped without the lock, as tasks may hang on them.
+    /// Wakers of calls that no longer wait: dropped without the lock, because they may own tasks.
     dropped: Vec<Waker>,
-    /// Who drives, if it waits for something: what it waits for it need not be woken for.
+    /// The driver, if it waits for something: it need not be woken for that.
     pub driving: Option<Key>,
     /// Numbers calls that wait.
     calls: u64,
@@ -241,7 +241,7 @@ impl Sockets {
         }
     }
 
-    /// The caller has what it waited for there, and has seen to others who wait for more of it.
+    /// The caller got what it waited for there; if there is more, the next waiter is woken.
     pub fn serve(&mut self, place: Place, waiter: &mut Waiter) {
         waiter.strike(place);
         let waker = waiter
@@ -254,7 +254,7 @@ impl Sockets {
         let is_there = match place {
             Place::Mail => self.kept.is_some() || !self.mail.is_empty(),
             Place::Events => !self.events.is_empty(),
-            // Who has no room waits on.
+            // A caller without room keeps waiting.
             Place::Room(_) => true,
             Place::Accept(service) => self
                 .listeners
@@ -268,7 +268,7 @@ impl Sockets {
         }
     }
 
-    /// One of those who wait may have it.
+    /// Wakes one waiter.
     fn wake_one(&mut self, place: Place) {
         let mut woken = core::mem::take(&mut self.woken);
         let driving = self.driving;
@@ -278,7 +278,7 @@ impl Sockets {
         self.woken = woken;
     }
 
-    /// Everybody who waits for anything.
+    /// Wakes all waiters.
     pub fn wake_all(&mut self) {
         for (_, slot) in &mut self.slots {
             slot.readers.wake(&mut self.woken);
@@ -295,7 +295,7 @@ impl Sockets {
         self.event_waiters.wake(&mut self.woken);
     }
 
-    /// Everybody who waits for a stream.
+    /// Wakes all waiters for a stream.
     pub fn wake_slot(&mut self, id: SlotId) {
         self.slots[id].readers.wake(&mut self.woken);
         self.slots[id].writers.wake(&mut self.woken);
@@ -322,7 +322,7 @@ impl Sockets {
         }
     }
 
-    /// Keeps a message for whoever asks next, since nobody who asked could take it.
+    /// Keeps a message for the next caller, because no current one could take it.
     pub fn keep(&mut self, message: Message) {
         self.kept = Some(message);
         self.wake_one(Place::Mail);
@@ -359,7 +359,7 @@ impl Sockets {
         let own = &mut self.own;
         let mut operations = Operations { node, own };
         let mut refuse = |code| {
-            // What is refused may be gone already.
+            // The refused stream may be gone already.
             let _ = operations.reset(now, peer, id, code);
             let _ = operations.stop(now, peer, id, code);
         };
@@ -370,7 +370,7 @@ impl Sockets {
             }
             Some(_) => {}
         }
-        // A stream that was just opened takes a byte, or is broken, of which an event tells.
+        // A stream that was just opened takes a byte, unless it is broken, which an event reports.
         let _ = operations.write(now, peer, id, &[ACCEPTED]);
         let slot = self.insert(peer, id);
         if let Some(backlog) = self.listeners.get_mut(&service) {
@@ -389,7 +389,7 @@ impl Sockets {
     ) {
         if let Some(slot) = self.slot(peer, stream) {
             slot.reading_ended = slot.reading_ended.or(reading);
-            // What was finished may be unwanted, and both broken, before it has arrived.
+            // A finished stream may be stopped by the peer, or broken, before its end has arrived.
             slot.writing_ended = match (slot.writing_ended, writing) {
                 (None | Some(StreamError::Finished), Some(why)) => Some(why),
                 (_, Some(StreamError::Broken)) => writing,
@@ -400,7 +400,7 @@ impl Sockets {
         self.wake_writers(peer, stream);
     }
 
-    /// When streams are to be broken next.
+    /// When the next streams are to be broken.
     pub fn next_cut_off(&self) -> Option<Time> {
         self.cut_off_at.values().copied().min()
     }
@@ -420,7 +420,7 @@ impl Sockets {
         }
     }
 
-    /// Breaks the streams of those to which no link has worked for too long.
+    /// Breaks the streams of peers to which no link has worked for too long.
     pub fn cut_off(&mut self, now: Time, node: &mut Node) {
         let Some(timeout) = self.peer_timeout else {
             return;
@@ -453,7 +453,7 @@ impl Sockets {
         }
     }
 
-    /// Tells what has happened to streams and messages from this node to itself.
+    /// Reports events of streams and messages from this node to itself.
     pub fn tell_own(&mut self, now: Time, node: &mut Node) {
         while let Some((own, event)) = self.own.id().zip(self.own.events.pop_front()) {
             self.on_op(now, node, own, event);
@@ -504,8 +504,8 @@ impl Sockets {
         }
     }
 
-    /// Tells of redundancy that a path's failure or return took or gave. Several may have changed
-    /// since the last time, of which one event after the other tells.
+    /// Reports redundancy that a path's failure or return took or gave. Several paths may have
+    /// changed since the last event; they are reported one by one.
     fn tell_redundancy(&mut self, node: &Node, happened: &Happened) {
         let (Happened::LinkDown { peer, .. }
         | Happened::LinkUp { peer, .. }
@@ -523,7 +523,7 @@ impl Sockets {
         }
     }
 
-    /// What there is to tell when so many paths to a peer work.
+    /// The event for this number of working paths to a peer, if any.
     fn redundancy(
         &mut self,
         id: PeerId,
@@ -546,7 +546,7 @@ fn paths_up(node: &Node, peer: PeerId) -> usize {
     states.filter(|(_, state)| *state == PathState::Up).count()
 }
 
-/// Whether a stream was turned away for good or for now; `None`: it says nothing of that.
+/// Whether a stream was refused for good or for now; `None`: the code is no refusal.
 pub(crate) const fn refusal(code: u32) -> Option<crate::ConnectError> {
     match code {
         CODE_NO_LISTENER => Some(crate::ConnectError::Refused),
@@ -609,7 +609,7 @@ mod tests {
             Some(Event::RedundancyRestored { peer: peer() }),
         );
         let mut sockets = Sockets::default();
-        // Working paths as they are when an event is told: several may have changed at once.
+        // Paths that work when the event is reported: several may have changed at once.
         for (working, has_failed, told) in [
             (1, up, &None),
             (3, up, &restored),

@@ -1,4 +1,4 @@
-//! A stream of bytes both ways: what a TCP connection is, over all links.
+//! A stream of bytes in both directions, like a TCP connection, over all links.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -19,8 +19,8 @@ use crate::{Descriptor, Gone, StreamError};
 /// A stream of bytes both ways. Reading and writing work on `&Stream` as well, from several
 /// threads at once.
 ///
-/// When it is dropped, what was written still arrives, and the peer reads the end behind it; the
-/// peer learns that nothing more of its own is read.
+/// If you drop it, written data still arrives, and then the end; the peer learns that its own data is
+/// no longer read.
 pub struct Stream {
     pub(crate) hub: Arc<Hub>,
     pub(crate) slot: SlotId,
@@ -48,8 +48,8 @@ impl Stream {
         self.is_nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// How what is written is spread over the links: see [`Policy`]. A stream that has ended, perhaps
-    /// before this was said, has nothing left to spread: reading and writing tell of its end.
+    /// Sets how written data is spread over the links: see [`Policy`]. On a stream that has already
+    /// ended it does nothing: reading and writing report the end.
     ///
     /// # Errors
     /// [`StreamError::Gone`].
@@ -64,10 +64,10 @@ impl Stream {
         })
     }
 
-    /// Ends the writing half: behind what was written the peer reads the end.
+    /// Ends the writing half: the peer reads the end after the written data.
     ///
     /// # Errors
-    /// [`StreamError`]: it was ended before, by whichever side.
+    /// [`StreamError`]: either side had ended it before.
     pub fn finish(&self) -> Result<(), StreamError> {
         self.act(|state| {
             let now = state.now;
@@ -87,8 +87,7 @@ impl Stream {
         })
     }
 
-    /// Gives both halves up: what was not delivered is lost, and the peer gets an error with
-    /// this code.
+    /// Aborts both halves: undelivered data is lost, and the peer gets an error with this code.
     ///
     /// # Errors
     /// [`StreamError::Gone`].
@@ -178,7 +177,7 @@ impl Stream {
         descriptor.map(Descriptor)
     }
 
-    /// Waits at most so long for something to read. Returns 0 at the end.
+    /// Waits at most `timeout` for something to read. Returns 0 at the end.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`], or a [`StreamError`] inside of an [`io::Error`].
@@ -186,8 +185,8 @@ impl Stream {
         self.read_until(into, Instant::now().checked_add(timeout))
     }
 
-    /// Waits at most so long for room, and writes what there is room for. Returns how many bytes that
-    /// were, at least one unless there are none to write.
+    /// Waits at most `timeout` for room, and writes as much as fits. Returns the number of bytes, at
+    /// least one unless `data` is empty.
     ///
     /// # Errors
     /// As [`read_timeout`](Stream::read_timeout); nothing was written then.
@@ -234,7 +233,7 @@ impl Stream {
         acted.map_err(StreamError::Gone)?
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as fits.
     fn write_now(&self, data: &[u8]) -> Result<Result<usize, StreamError>, Gone> {
         self.hub.act(|state| {
             let written = write(state, self.slot, data);
@@ -243,7 +242,7 @@ impl Stream {
     }
 }
 
-/// Reads what has arrived of a stream; registers the caller if there is nothing.
+/// Reads what has arrived on a stream; registers the caller if nothing has.
 pub(crate) fn poll_read(
     state: &mut State,
     id: SlotId,
@@ -289,7 +288,7 @@ pub(crate) fn poll_read(
     }
 }
 
-/// Reads what had arrived of a stream that is broken; `None` if no more had.
+/// Reads what had arrived before the stream broke; `None` if nothing is left.
 fn read_rest(slot: &mut Slot, into: &mut [u8]) -> Option<usize> {
     let read = slot.rest.as_mut()?.read(into);
     if read.fin {
@@ -302,7 +301,7 @@ fn read_rest(slot: &mut Slot, into: &mut [u8]) -> Option<usize> {
     (read.fin || read.len > 0).then_some(read.len)
 }
 
-/// Writes what there is room for.
+/// Writes as much as fits.
 fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamError> {
     let now = state.now;
     let sockets = &mut state.sockets;
@@ -323,7 +322,7 @@ fn write(state: &mut State, slot: SlotId, data: &[u8]) -> Result<usize, StreamEr
     written.map_err(ended)
 }
 
-/// The same; registers the caller if there is none.
+/// The same; registers the caller if there is no room.
 pub(crate) fn poll_write(
     state: &mut State,
     slot: SlotId,
@@ -339,7 +338,7 @@ pub(crate) fn poll_write(
     }
 }
 
-/// What reading on gives behind the end of a stream.
+/// What reading beyond the end of a stream returns.
 const fn at_end(error: StreamError) -> Result<usize, StreamError> {
     match error {
         StreamError::Finished => Ok(0),
@@ -380,7 +379,7 @@ impl Write for &Stream {
         }
     }
 
-    /// What was written is on its way already.
+    /// Written data is already on its way.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -409,8 +408,7 @@ impl Drop for Stream {
     }
 }
 
-/// The program has no more use for a stream. What is left of it is to be dropped without the lock: tasks
-/// may hang on its wakers.
+/// The program is done with a stream. Drop the result without the lock: its wakers may own tasks.
 #[must_use]
 pub(crate) fn drop_slot(state: &mut State, slot: SlotId) -> Slot {
     let now = state.now;

@@ -1,9 +1,9 @@
-//! Who waits for what.
+//! The table of waiting calls.
 //!
-//! Each call that waits has a number of its own, and so a place in each list that it waits in: what it
-//! leaves behind when it ends, or is given up, is found there at once, however many wait. Where one thing is
-//! for one of them (a message, a stream to be accepted), one is woken for it; if that one is given up
-//! in the meantime the next one is.
+//! Each waiting call has its own number, and so a place in each list in which it waits: when the call
+//! ends or is given up, its entries are found there at once, however many wait. If a thing is for one
+//! caller only (a message, a stream to be accepted), one is woken for it; if that one is given up
+//! meanwhile, the next one is woken.
 
 #[cfg(feature = "tokio")]
 use core::task::Context;
@@ -17,7 +17,7 @@ use tabane_proto::PeerId;
 
 use crate::sockets::SlotId;
 
-/// What can be waited for.
+/// Something to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// A message.
@@ -36,12 +36,12 @@ pub(crate) enum Place {
     Write(SlotId),
 }
 
-/// Tells those who wait in one list from one another. Who came first is first.
+/// Distinguishes the waiters of one list; first come, first served.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Key {
     /// A call.
     Call(u64),
-    /// Whoever polled a stream last that nobody else polls.
+    /// The last poller of a stream that has a single poller.
     #[cfg(feature = "tokio")]
     Owner,
     /// A task that polls a stream that others may poll, too.
@@ -54,7 +54,7 @@ pub(crate) struct Waiter {
     /// Given when it first waits.
     key: Option<Key>,
     waker: Waker,
-    /// Where it waits. None waits for more than two things at once.
+    /// Where it waits: in at most two places.
     places: [Option<Place>; 2],
 }
 
@@ -68,8 +68,7 @@ impl Waiter {
         }
     }
 
-    /// Whoever polls a stream, of which nothing tells if it gives up: whoever polls next is woken
-    /// in its stead.
+    /// A poller of a stream, which does not report when it gives up: the next poller replaces it.
     #[cfg(feature = "tokio")]
     pub fn owner(context: &Context<'_>) -> Waiter {
         Waiter {
@@ -107,7 +106,7 @@ impl Waiter {
         self.places.iter().any(Option::is_some)
     }
 
-    /// Where it waits, or waited until it was woken; it does not any more.
+    /// The places where it waits, or waited until it was woken; clears them.
     pub fn take_places(&mut self) -> impl Iterator<Item = Place> {
         core::mem::take(&mut self.places).into_iter().flatten()
     }
@@ -136,7 +135,7 @@ impl Waiter {
     }
 }
 
-/// Who waits for something: those to be woken, and the descriptor that says it to poll and epoll.
+/// The waiters for something: their wakers, and the descriptor for poll and epoll.
 #[derive(Default)]
 pub(crate) struct Wakers {
     wakers: BTreeMap<Key, Waker>,
@@ -169,7 +168,7 @@ impl Wakers {
         self.wakers.len()
     }
 
-    /// It may be there: whoever waits is put to those to be woken.
+    /// It may be there: adds all waiters to `woken`.
     pub fn wake(&mut self, woken: &mut Vec<Waker>) {
         while let Some((_, waker)) = self.wakers.pop_first() {
             woken.push(waker);
@@ -177,8 +176,8 @@ impl Wakers {
         self.raise();
     }
 
-    /// The same where one of them will take it: the one who came first, or `driver`, who is awake
-    /// already.
+    /// The same for something that one of them will take: the first, or `driver`, which is already
+    /// awake.
     pub fn wake_one(&mut self, driver: Option<Key>, woken: &mut Vec<Waker>) {
         let driver = driver.and_then(|key| self.wakers.remove(&key));
         let first = driver.or_else(|| self.wakers.pop_first().map(|(_, waker)| waker));

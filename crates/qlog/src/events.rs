@@ -13,7 +13,7 @@ use crate::{
     ADDED_TO_QUIC, EVENTS_OF_QUIC, EVENTS_OF_TABANE, FILE_SCHEMA, Form, Header, SERIALIZATION,
 };
 
-/// What comes before each record of a JSON text sequence, and after it (RFC 7464).
+/// Character before each record of a JSON text sequence; next, the one after it (RFC 7464).
 const RECORD_BEGINS: char = '\u{1e}';
 const RECORD_ENDS: char = '\n';
 
@@ -62,7 +62,7 @@ pub fn header_for_qvis(header: &Header<'_>, text: &mut String) {
         });
         trace.inside("vantage_point", |point| {
             point.string("name", header.vantage_point);
-            // qvis draws what this end sends only for a client or a server.
+            // qvis draws only what a client or a server sends.
             point.string("type", "client");
         });
     });
@@ -70,7 +70,7 @@ pub fn header_for_qvis(header: &Header<'_>, text: &mut String) {
     text.push(RECORD_ENDS);
 }
 
-/// The record of an event, so long after the trace began.
+/// The record of an event at this time since the trace began.
 pub fn record(
     form: Form,
     after: Duration,
@@ -101,7 +101,7 @@ pub fn record(
     text.push(RECORD_ENDS);
 }
 
-/// Makes each path a group of its own, and one of what concerns all of them.
+/// Makes each path a group of its own, and one for events of all paths.
 fn group_by_path(json: &mut Json<'_>, group: Option<&str>, path: Option<LinkId>) {
     let group = group.map_or(String::new(), |group| format!("{group}, "));
     let group = match path {
@@ -178,7 +178,7 @@ fn fill(form: Form, data: &mut Json<'_>, event: &TraceEvent) {
         } => {
             data.string_if("old", before.map(path_state));
             data.string("new", path_state(now));
-            // Who told of a path in doubt, or one that never worked, is nobody yet.
+            // A suspect path, or one that never worked, has no witness yet.
             let is_judged = matches!(now, PathState::Up | PathState::Down);
             data.string_if("witness", is_judged.then(|| witness(by)));
         }
@@ -253,7 +253,7 @@ fn choice(data: &mut Json<'_>, chosen: &Chosen) {
     });
 }
 
-/// All of tabane's packets with content are of one kind, that of QUIC's under the keys of a session.
+/// All of tabane's packets with content are of one kind: QUIC's under the keys of a session.
 fn numbered(data: &mut Json<'_>, number: u64) {
     data.inside("header", |header| {
         header.string("packet_type", "1RTT");
@@ -338,7 +338,7 @@ fn bits(bytes_per_s: f64) -> u64 {
     (bytes_per_s * 8.0) as u64
 }
 
-/// Base states of the draft where they say the same; others it leaves to whoever writes.
+/// The draft's base states where they mean the same; others it leaves to implementations.
 fn peer_state(state: PeerState) -> &'static str {
     match state {
         PeerState::Connecting => "attempted",

@@ -63,7 +63,7 @@ impl<'a> Json<'a> {
         self
     }
 
-    /// An array of what `items` writes, one call for each.
+    /// An array of the elements that `items` writes, one in each call.
     pub fn array<T>(
         &mut self,
         key: &str,

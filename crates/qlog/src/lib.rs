@@ -1,8 +1,8 @@
-//! What the protocol tells of itself ([`tabane_proto::trace`]) as qlog: text, and nothing but text.
+//! The protocol's trace ([`tabane_proto::trace`]) as qlog, in text.
 //!
 //! The form is that of draft-ietf-quic-qlog-main-schema-14 (a `QlogFileSeq`: JSON text sequences, RFC 7464) with the
-//! events of draft-ietf-quic-qlog-quic-events-13. tabane is not QUIC: where the draft has an event for what happened,
-//! that one is written, with the path in `tuple`, since each path numbers its packets by itself; the rest is in the
+//! events of draft-ietf-quic-qlog-quic-events-13. tabane is not QUIC: if the draft has an event with the same meaning,
+//! that one is written, with the path in `tuple`, since each path has its own packet numbers; the rest is in the
 //! namespace `tabane`, which `docs/operation.md` describes. qvis reads an older draft only; for it there is
 //! [`Form::Qvis`].
 //!
@@ -23,7 +23,7 @@ pub const SERIALIZATION: &str = "application/qlog+json-seq";
 pub const EVENTS_OF_QUIC: &str = "urn:ietf:params:qlog:events:quic-13";
 /// The schema of tabane's own events.
 pub const EVENTS_OF_TABANE: &str = "https://tabane.invalid/112026/tabane";
-/// The schema of what tabane adds to the draft's events.
+/// The schema of tabane's additional events.
 pub const ADDED_TO_QUIC: &str = "https://tabane.invalid/112026/quic#tabane";
 
 /// Which draft is followed.
@@ -38,14 +38,14 @@ pub enum Form {
     Qvis,
 }
 
-/// What a file says of itself.
+/// The header of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
-    /// What was traced, in words.
+    /// The title, in words.
     pub title: &'a str,
     /// The node that was looked at.
     pub vantage_point: &'a str,
-    /// What all events belong to, if they belong to one thing; else each says it.
+    /// The group of all events, if they have a common one; else each has its own.
     pub group: Option<&'a str>,
     /// When the trace began by the wall clock, in milliseconds since 1970-01-01 UTC, if there is one.
     pub wall_clock_unix_ms: Option<u64>,
@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// Appends the record of an event to `text`. `group`: what it belongs to, if the header does not say that.
+    /// Appends the record of an event to `text`. `group`: its group, if the header has none.
     pub fn event(&self, at: Time, group: Option<&str>, event: &TraceEvent, text: &mut String) {
         events::record(self.form, at.since(self.began), group, event, text);
     }

@@ -1,18 +1,18 @@
-//! Where an endpoint is.
+//! The address of an endpoint.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Links that an address can tell of.
+/// The most links in an address.
 const LINKS_MAX: usize = 8;
-/// Bytes of an address at most: what a node's name holds of them.
+/// The most bytes of an address: what a node's name has room for.
 pub(crate) const BYTES_MAX: usize = 47;
 /// Bytes before the links' addresses: kind, links, port, instance.
 const HEAD_BYTES: usize = 12;
 /// The digits of a name: six bits each (RFC 4648, section 5).
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Where an endpoint is, and which one: all that another process has to know. At most 48 bytes long.
+/// The address and identity of an endpoint: all that another process must know. At most 48 bytes long.
 ///
 /// ```text
 ///  0      1       2      4            12
@@ -20,9 +20,9 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 ///  │ kind │ links │ port │ instance   │ an address each link  │
 ///  └──────┴───────┴──────┴────────────┴───────────────────────┘
 /// ```
-/// `kind`: 4 or 6, the links' addresses are of IPv4 (4 bytes each) or IPv6 (16 each). `links`: a bit for each network that it
-/// has a link on. `instance`: random; another endpoint at the same place is another one. An address of 16 bytes finds room
-/// twice.
+/// `kind`: 4 or 6, the links' addresses are of IPv4 (4 bytes each) or IPv6 (16 each). `links`: one bit for each network
+/// that it has a link on. `instance`: random, so that another endpoint at the same place is distinguished. An address of
+/// 16 bytes takes two places.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     len: u8,
@@ -74,7 +74,7 @@ impl Address {
         Address::from_bytes(&bytes)
     }
 
-    /// An address that was given as bytes; what stands behind it is passed over.
+    /// Parses an address; trailing bytes are ignored.
     ///
     /// # Errors
     /// It is none.

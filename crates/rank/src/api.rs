@@ -1,4 +1,4 @@
-//! The words in which a door (libfabric, VIPL) speaks with an endpoint.
+//! The types by which a door (libfabric, VIPL) uses an endpoint.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -21,23 +21,23 @@ pub const ATOMIC_BYTES_MAX: usize = 1024;
 pub struct Settings {
     /// Addresses of this node's links, each with the number of its network: that has to be the same at every node.
     pub links: Vec<(u8, IpAddr)>,
-    /// What the job shares.
+    /// The job's shared key.
     pub key: [u8; 32],
     /// Whether packets are encrypted. All of a job agree.
     pub encrypted: bool,
-    /// UDP ports of which one is taken.
+    /// Range of UDP ports, of which one is taken.
     pub ports: RangeInclusive<u16>,
-    /// A peer of which nothing has come for so long, though a link works, is gone.
+    /// A peer that is silent for this long, though a link works, is gone.
     pub peer_timeout: Duration,
-    /// Messages up to so many bytes travel at once; longer ones are announced, and fetched when a buffer for them is there.
+    /// Messages up to this size are sent at once; longer ones are announced, and fetched when a buffer for them is there.
     pub eager_bytes: usize,
-    /// Bytes of messages that nobody has posted a buffer for, kept for each peer.
+    /// The most bytes of unexpected messages that are kept for each peer.
     pub unexpected_bytes: usize,
     /// How endpoints of the same node talk.
     pub shared_memory: SharedMemory,
-    /// Bundles over links at most, once more endpoints than that are named here (all of a job name the same ones and have the
-    /// same limit): others are reached through those. What it takes that all are reached is kept even so. `None`: one with each
-    /// that is spoken with.
+    /// The most bundles over links, if more endpoints than that are named (all of a job name the same ones and have the same
+    /// limit): others are reached through relays. Bundles that are needed to reach all are kept in any case. `None`: one with
+    /// each peer that is spoken with.
     pub bundles_max: Option<u16>,
 }
 
@@ -48,7 +48,7 @@ pub enum SharedMemory {
     Off,
     /// Through memory that they share; all is copied into it.
     Copy,
-    /// The same, and what is long is read from the memory of the process that has it, where the system allows that.
+    /// The same, but long messages are read from the memory of their process, where the system allows that.
     #[default]
     Pull,
 }
@@ -74,18 +74,18 @@ pub struct Peer(pub u32);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Where it begins.
+    /// Its first byte.
     pub base: *mut u8,
     /// Its length in bytes.
     pub bytes: usize,
 }
 
-/// What the poster of an operation gets back in its [`Completion`], as it is.
+/// What the poster of an operation gets back unchanged in its [`Completion`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ticket {
-    /// What the program calls it.
+    /// The program's context.
     pub context: usize,
-    /// What the door wants to know of it.
+    /// The door's own flags.
     pub flags: u64,
 }
 
@@ -106,7 +106,7 @@ pub enum Until {
 pub struct Send<'a> {
     /// To whom.
     pub to: Peer,
-    /// What it is matched by; none: it goes to who waits for any message without one.
+    /// The tag for matching; `None`: for receivers of messages without a tag.
     pub tag: Option<u64>,
     /// Eight bytes that arrive in the receiver's completion.
     pub data: Option<u64>,
@@ -127,7 +127,7 @@ pub struct Receive<'a> {
     pub from: Option<Peer>,
     /// The tag, and the bits of it that do not matter; none: for a message without one.
     pub tag: Option<(u64, u64)>,
-    /// Where the bytes go. A longer message is cut off, and its completion says so.
+    /// The destination. A longer message is truncated, and its completion says so.
     pub pieces: &'a [Piece],
     /// The buffer (of one piece) takes one message after the other, until fewer bytes than this are free.
     pub multi: Option<usize>,
@@ -135,7 +135,7 @@ pub struct Receive<'a> {
     pub ticket: Ticket,
 }
 
-/// What is done with a message that has come and for which no buffer was posted.
+/// What to do with a message that has arrived without a posted buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peek {
     /// It stays.
@@ -146,15 +146,15 @@ pub enum Peek {
     Discard,
 }
 
-/// What others may do with a region.
+/// Others' access rights to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
     /// Others may read.
     pub remote_read: bool,
-    /// Others may write. What is atomic needs both.
+    /// Others may write. Atomic operations need both rights.
     pub remote_write: bool,
-    /// Each time that others do is told ([`Ended::Written`], [`Ended::WasRead`]). Long reads by processes of the same node are
-    /// slower then, as they take them only from the owner's hands.
+    /// Each access of others is reported ([`Ended::Written`], [`Ended::WasRead`]). Long reads by processes of the same node
+    /// are then slower, because the owner sends the bytes.
     pub is_told: bool,
 }
 
@@ -172,7 +172,7 @@ pub struct Remote {
 pub struct Transfer<'a> {
     /// Whose region.
     pub peer: Peer,
-    /// Where in it.
+    /// The place in the peer's region.
     pub remote: Remote,
     /// The memory here.
     pub pieces: &'a [Piece],
@@ -184,7 +184,7 @@ pub struct Transfer<'a> {
     pub ticket: Ticket,
 }
 
-/// What an atomic operation is computed with. Numbers are this machine's: all nodes are of one kind.
+/// The number type of an atomic operation, in this machine's representation: all nodes are of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each says what it is")]
@@ -218,7 +218,7 @@ impl Number {
     }
 }
 
-/// What is computed (`fi_atomic(3)`).
+/// The operation (`fi_atomic(3)`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "each is libfabric's of that name")]
@@ -246,7 +246,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, in libfabric's order, which is that of their numbers on the wire.
+    /// All operations, in libfabric's order, which is that of their codes on the wire.
     pub const ALL: [Operation; 20] = [
         Operation::Min,
         Operation::Max,
@@ -289,7 +289,7 @@ impl Operation {
         )
     }
 
-    /// Whether the operation is defined on such numbers. (`Swap…` ones need a comparand.)
+    /// Whether the operation is defined for this type. (`Swap…` operations need a comparand.)
     pub const fn takes(self, number: Number) -> bool {
         let is_complex = matches!(number, Number::ComplexF32 | Number::ComplexF64);
         let is_float = is_complex || matches!(number, Number::F32 | Number::F64);
@@ -308,22 +308,22 @@ impl Operation {
     }
 }
 
-/// An atomic operation on a peer's region: each number of it by itself.
+/// An atomic operation on a peer's region: on each number separately.
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic<'a> {
     /// Whose region.
     pub peer: Peer,
-    /// Where in it.
+    /// The place in the peer's region.
     pub remote: Remote,
-    /// What is computed.
+    /// The operation.
     pub operation: Operation,
     /// With what.
     pub number: Number,
     /// The operand; at most [`ATOMIC_BYTES_MAX`] bytes. Copied before the call returns.
     pub operand: &'a [Piece],
-    /// What is compared with, as long; none where nothing is.
+    /// The comparands, of the same length; `None` if the operation has none.
     pub compare: Option<&'a [Piece]>,
-    /// Where what was there before goes; none if nobody wants it.
+    /// The destination of the old values; `None` if they are not wanted.
     pub result: Option<&'a [Piece]>,
     /// Comes back when it is done.
     pub ticket: Ticket,
@@ -347,7 +347,7 @@ pub enum PostError {
 pub enum Failure {
     /// It was cancelled.
     Cancelled,
-    /// The buffer was shorter than the message, by so many bytes.
+    /// The buffer was too short for the message, by this many bytes.
     Truncated(u64),
     /// No message was there (of a [`Peek`]).
     NoMessage,
@@ -357,9 +357,9 @@ pub enum Failure {
     NoAccess,
     /// It goes beyond the peer's region.
     OutOfBounds,
-    /// The peer is gone, or started afresh.
+    /// The peer is gone, or restarted.
     PeerGone,
-    /// Nobody is at the peer's address, or nothing leads there.
+    /// Nobody is at the peer's address, or there is no way to it.
     Unreachable,
     /// The numbers do not take the operation.
     Unsupported,
@@ -368,7 +368,7 @@ pub enum Failure {
 /// A peer that was given up: what waited for it has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// Where it was, or should have been.
+    /// Its address.
     pub address: Address,
     /// [`Failure::PeerGone`] or [`Failure::Unreachable`].
     pub why: Failure,
@@ -376,7 +376,7 @@ pub struct Lost {
     pub misfit: Option<Misfit>,
 }
 
-/// What an endpoint that calls has otherwise than this one.
+/// A setting in which a calling endpoint differs from this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misfit {
     /// [`Settings::key`].
@@ -387,7 +387,7 @@ pub enum Misfit {
     Version,
 }
 
-/// What ended.
+/// A kind of completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// A message of this end.
@@ -395,7 +395,7 @@ pub enum Ended {
     /// A message came; where it lies (of a [`Receive`] with `multi`, elsewhere than at the beginning), and whether that
     /// buffer takes no more.
     Receive {
-        /// Where its bytes are, if they lie together.
+        /// The address of its bytes, if they are contiguous.
         at: *mut u8,
         /// Whether this was the last message for its buffer.
         released: bool,
@@ -410,12 +410,12 @@ pub enum Ended {
     Read,
     /// An atomic operation.
     Atomic,
-    /// A peer has written with `data` to a region here, or to one whose accesses are told: the ticket is nobody's.
+    /// A peer has written to a region here, with `data` or because the region reports accesses: the ticket is nobody's.
     Written {
         /// The region's.
         key: u64,
     },
-    /// A peer has read a region whose accesses are told, or what was there before an atomic operation: the same.
+    /// A peer has read a region that reports accesses, or fetched by an atomic operation: the ticket is nobody's.
     WasRead {
         /// The region's.
         key: u64,
@@ -427,7 +427,7 @@ pub enum Ended {
 /// Whom a message or write came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// From nobody: it is of an operation of this end.
+    /// Nobody: the operation is this end's.
     Own,
     /// From one that [`Core::peer`] knows.
     Peer(Peer),
@@ -458,20 +458,21 @@ pub struct Completion {
 // SAFETY: nothing is read or written through the pointer here.
 unsafe impl core::marker::Send for Completion {}
 
-/// What happened so far, and what is there: for the summary at the end, and for whoever looks.
+/// Counters and current state: for the summary at the end, and for observers.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// Of each link: its number, address, device, bytes sent and received, failures survived.
     pub links: Vec<LinkStatistics>,
-    /// Peers that were spoken with, …
+    /// Peers that were spoken with.
     pub peers: usize,
-    /// … to how many of them there was a bundle over links at once, at most, …
+    /// The most bundles over links at one time.
     pub bundles: usize,
-    /// … and what is held for them, in bytes.
+    /// Memory held for them, in bytes.
     pub peer_bytes: usize,
-    /// Bytes given to endpoints of the same node through shared memory, beside what they read from this process themselves.
+    /// Bytes sent to endpoints of the same node through shared memory, without those that they read from this process
+    /// directly.
     pub local_sent_bytes: u64,
-    /// The same from them.
+    /// Bytes received from endpoints of the same node, likewise.
     pub local_received_bytes: u64,
     /// Packets sent again.
     pub packets_lost: u64,
@@ -480,7 +481,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// What the endpoint of this address did, in a line.
+    /// A one-line summary for the endpoint of this address.
     pub fn summary(&self, address: &Address) -> String {
         let links = self.links.iter().map(|link| {
             format!(
@@ -541,7 +542,7 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
-/// What an endpoint does; `Endpoint::lock` gives one.
+/// An endpoint's work; `Endpoint::lock` gives access.
 pub trait Core {
     /// The number of the peer at `address`: the same each time.
     fn peer(&mut self, address: &Address) -> Peer;
@@ -549,7 +550,7 @@ pub trait Core {
     /// The address of a peer.
     fn address_of(&self, peer: Peer) -> Option<Address>;
 
-    /// The peer is not named here any more; what is posted to it fails.
+    /// Forgets a peer; operations that are posted to it fail.
     fn forget(&mut self, peer: Peer);
 
     /// A peer that was given up and was not told of yet.
@@ -557,14 +558,14 @@ pub trait Core {
         None
     }
 
-    /// Notices from now on when a peer ends, though nothing is wanted of it: [`lost`](Core::lost) tells.
+    /// From now on, notices the end of a peer even if nothing is wanted of it: [`lost`](Core::lost) reports it.
     fn watch(&mut self, peer: Peer);
 
-    /// Whoever waits for the endpoint wakes up after so long, though nothing has ended: there is something to be looked at then.
+    /// Wakes a waiter of the endpoint after this time even if nothing has ended, because there will be something to check.
     fn wake_after(&mut self, _after: Duration) {}
 
-    /// Waits until all that was posted has arrived, for a moment, and says goodbye to everybody. What is not over by then was
-    /// cancelled, and so is what is posted to them later.
+    /// Waits a moment until everything posted has arrived, and says goodbye to all. Operations that are not over by then, or
+    /// are posted later, are cancelled.
     fn close(&mut self);
 
     /// Posts a message.
@@ -602,10 +603,10 @@ pub trait Core {
     unsafe fn receive_claimed(&mut self, pieces: &[Piece], ticket: Ticket)
     -> Result<(), PostError>;
 
-    /// Takes a posted buffer back, or a send of which nothing has gone; its completion says so. Whether there was one.
+    /// Cancels a posted buffer, or a send of which nothing has gone; its completion says so. Returns whether there was one.
     fn cancel(&mut self, context: usize) -> bool;
 
-    /// Lets others at a piece of memory, under `key`. They call its first byte `origin`: 0, or where it is here.
+    /// Registers memory for others, under `key`. They address its first byte as `origin`: 0, or its address here.
     ///
     /// # Errors
     /// [`PostError::Invalid`]: the key is another region's, or the piece wraps around. [`PostError::Again`]: there are as many
@@ -621,7 +622,7 @@ pub trait Core {
         origin: u64,
     ) -> Result<(), PostError>;
 
-    /// Lets nobody at it any more, from now on. Whether there was such a region.
+    /// Deregisters a region, from now on. Returns whether there was one.
     fn deregister(&mut self, key: u64) -> bool;
 
     /// Posts a write to a peer's region.
@@ -651,12 +652,12 @@ pub trait Core {
     /// The operands are readable now; where the result goes is as of [`Core::receive`].
     unsafe fn atomic(&mut self, atomic: &Atomic<'_>) -> Result<(), PostError>;
 
-    /// Takes in what has come, sends what is posted. Never waits.
+    /// Takes in arrivals and sends what is posted. Never waits.
     fn progress(&mut self);
 
     /// How the next operation ended.
     fn completion(&mut self) -> Option<Completion>;
 
-    /// What happened so far.
+    /// Counters so far.
     fn statistics(&self) -> Statistics;
 }

@@ -1,4 +1,4 @@
-//! What atomic operations compute.
+//! The arithmetic of atomic operations.
 
 use crate::{Number, Operation};
 
@@ -24,7 +24,7 @@ pub(crate) fn number(byte: u8) -> Option<Number> {
     NUMBERS.get(usize::from(byte)).copied()
 }
 
-/// What every kind of number can.
+/// What every kind of number supports.
 trait Value: Copy + PartialEq {
     fn sum(self, other: Self) -> Self;
     fn difference(self, other: Self) -> Self;
@@ -92,7 +92,7 @@ integers!(i8, u8, i16, u16, i32, u32, i64, u64, i128, u128);
 floats!(f32, f64);
 complexes!(f32, f64);
 
-/// What is there after `operation`; none if it is not defined on such values.
+/// The new value after `operation`; `None` if it is not defined for such values.
 fn after<T: Value>(operation: Operation, there: T, operand: T, compare: T) -> Option<T> {
     let swap = |holds: bool| if holds { operand } else { there };
     Some(match operation {
@@ -109,7 +109,7 @@ fn after<T: Value>(operation: Operation, there: T, operand: T, compare: T) -> Op
         Operation::BitXor => there.bits(operand, |a, b| a ^ b)?,
         Operation::Read => there,
         Operation::Write => operand,
-        // What is compared with stands on the left, as libfabric has it.
+        // The comparand is the left operand, as in libfabric.
         Operation::Swap => swap(compare == there),
         Operation::SwapNotEqual => swap(compare != there),
         Operation::SwapLessEqual => swap(compare.less(there)? || compare == there),

@@ -1,5 +1,5 @@
-//! A door: a UDP port at which others ask for the address of the endpoint behind it. So a process is found of which only a host and a
-//! port are known; all else goes between the endpoints.
+//! A door: a UDP port at which others ask for the address of the endpoint behind it. So a process can be found by host and port
+//! alone; all other traffic goes between the endpoints.
 
 use core::time::Duration;
 use std::io::{self, ErrorKind};
@@ -15,10 +15,10 @@ use crate::sealed::{DATAGRAM_BYTES, PLAIN_BYTES, Seal, random};
 /// The first pause between two questions, and the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// Who answers looks so often whether it is to end.
+/// Interval at which the answering thread checks whether to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is in a datagram: a question's number, or the same and an address.
+/// Content of a datagram: a question's number, or that and an address.
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
 const ID_BYTES: usize = 16;
@@ -53,7 +53,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// One at this address, for who has this key.
+    /// A door at this address, for holders of this key.
     ///
     /// # Errors
     /// The address is in use, or not of this node.
@@ -68,7 +68,7 @@ impl Door {
         })
     }
 
-    /// Where it is.
+    /// Its address.
     ///
     /// # Errors
     /// The system does not say.
@@ -76,7 +76,7 @@ impl Door {
         self.socket.local_addr()
     }
 
-    /// Whoever asks is told of this endpoint from now on.
+    /// From now on, answers with this endpoint's address.
     ///
     /// # Errors
     /// The system has no descriptor or thread left.
@@ -94,7 +94,7 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic of its own was told by the panic.
+            // A panic has already printed its message.
             let _ = thread.join();
         }
     }
@@ -103,7 +103,7 @@ impl Drop for Door {
 fn answer_all(socket: &UdpSocket, seal: &Seal, endpoint: &Address, ends: &AtomicBool) {
     let mut buffer = [0; DATAGRAM_BYTES + 1];
     while !ends.load(Ordering::Acquire) {
-        // What the system tells of an answer that nobody has taken is no question.
+        // An ICMP error about an unread answer is no question.
         let Ok((bytes, from)) = socket.recv_from(&mut buffer) else {
             continue;
         };
@@ -112,13 +112,13 @@ fn answer_all(socket: &UdpSocket, seal: &Seal, endpoint: &Address, ends: &Atomic
         };
         let plain = [&[ANSWER][..], &id, endpoint.as_bytes()].concat();
         if let Some(answer) = seal.seal(&plain) {
-            // Whoever asks asks again.
+            // The asker repeats its question.
             let _ = socket.send_to(&answer, from);
         }
     }
 }
 
-/// Asks at a door for the endpoint behind it, for so long at most, and while it is `wanted`.
+/// Asks a door for its endpoint's address, at most this long, and while it is `wanted`.
 ///
 /// # Errors
 /// [`ErrorKind::ConnectionRefused`]: there is no door. [`ErrorKind::TimedOut`]: nobody has answered. Others: nothing leads there.
@@ -155,7 +155,7 @@ pub fn ask(
     Err(failed)
 }
 
-/// What comes for a question until then.
+/// Waits until then for the answer.
 fn wait(
     socket: &UdpSocket,
     seal: &Seal,
@@ -187,7 +187,7 @@ fn wait(
     }
 }
 
-/// Whether nothing has come, which says nothing of who is there.
+/// Whether the error only means that nothing has come.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -218,7 +218,7 @@ mod tests {
     fn who_asks_at_a_door_is_told_who_is_behind_it() {
         let mut door = Door::at(here(), &KEY).expect("a port is free");
         let at = door.address().expect("is known");
-        // Who comes early waits until it is open.
+        // An early asker waits until it is open.
         let early = thread::spawn(move || ask(at, &KEY, LONG, || true));
         door.open(endpoint()).expect("opens");
         assert_eq!(early.join().expect("ends").expect("is told"), endpoint());

@@ -1,8 +1,8 @@
 //! An endpoint: what threads share of it, and who runs it.
 //!
-//! The thread that asks for completions runs it. While none does, because the program computes, the helper thread takes in what
-//! comes, acknowledges and sends again. It looks every [`TICK`] whether somebody has run the endpoint since; so it costs a
-//! program that asks all the time next to nothing.
+//! The thread that asks for completions runs it. While none does, because the program computes, the helper thread receives,
+//! acknowledges and retransmits. It checks every [`TICK`] whether somebody has run the endpoint since; so it costs a program
+//! that polls next to nothing.
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
@@ -18,7 +18,7 @@ use tabane_io::poll::{Interest, Poller, Ready};
 use crate::rank::{Rank, TOKEN_INTERRUPT};
 use crate::{Address, Core, OpenError, Settings};
 
-/// The helper leaves a program that does not ask for so long: liveness bears it.
+/// The helper leaves a program that does not poll alone for this long: liveness tolerates it.
 const TICK: Duration = Duration::from_millis(2);
 /// Nobody sleeps for longer without looking whether it is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ enum Work {
 /// What the threads share.
 struct Shared {
     work: Mutex<Work>,
-    /// What the rank's sockets are waited for with.
+    /// The poller for the rank's sockets.
     poller: Option<Arc<Poller>>,
     /// Somebody has run it since the helper last looked.
     was_run: AtomicBool,
@@ -40,7 +40,7 @@ struct Shared {
     is_armed: AtomicBool,
     /// Raised when something has ended while somebody waits for that.
     ready: Notify,
-    /// Raised when somebody is not to wait any longer.
+    /// Raised to end a wait.
     interrupt: Notify,
     ends: AtomicBool,
 }
@@ -52,7 +52,7 @@ pub struct Endpoint {
     helper: Option<JoinHandle<()>>,
 }
 
-/// What an endpoint does, while nobody else has it.
+/// Exclusive access to an endpoint's work.
 pub struct Locked<'a>(MutexGuard<'a, Work>);
 
 impl Deref for Locked<'_> {
@@ -80,8 +80,8 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something comes, or for so long, and runs it. Whether something has ended that was not told: who waits for
-    /// that does not wait if it is so already.
+    /// Waits for arrivals, at most for `patience`, and runs the endpoint. Returns whether an operation has ended and not been
+    /// reported. With `waits_for_end` it does not wait if that is so already.
     fn turn(&self, patience: Duration, waits_for_end: bool, ready: &mut Vec<Ready>) -> bool {
         let (wait, poller) = match (&mut *self.lock(), &self.poller) {
             (Work::Rank(rank), Some(poller)) => {
@@ -96,7 +96,7 @@ impl Shared {
             }
         };
         ready.clear();
-        // Who cannot wait looks again.
+        // If waiting fails, the caller polls again.
         let _ = wait.wait(poller, &[], ready);
         if ready.iter().any(|ready| ready.token == TOKEN_INTERRUPT) {
             self.interrupt.clear();
@@ -124,7 +124,7 @@ impl Shared {
                 self.ready.notify();
             }
             if has_ended {
-                // What has ended waits for the program; what comes is taken in now and then.
+                // Completions wait for the program; arrivals are taken in now and then.
                 thread::park_timeout(TICK);
             }
         }
@@ -152,7 +152,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// One whose work something else does.
+    /// An endpoint with the given work.
     ///
     /// # Errors
     /// The system has no descriptor left.
@@ -181,31 +181,31 @@ impl Endpoint {
         })
     }
 
-    /// What others are to be told.
+    /// The address for the other processes.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// What it does.
+    /// Locks its work.
     pub fn lock(&self) -> Locked<'_> {
         self.shared.was_run.store(true, Ordering::Release);
         Locked(self.shared.lock())
     }
 
-    /// Waits for one turn: until something comes, or [`interrupt`](Endpoint::interrupt) is called, or for so long (50 ms at most).
-    /// Whether something has ended.
+    /// Waits for one turn: until something arrives, [`interrupt`](Endpoint::interrupt) is called, or `patience` (at most 50 ms)
+    /// is over. Returns whether something has ended.
     pub fn wait_a_turn(&self, patience: Duration) -> bool {
         self.shared.was_run.store(true, Ordering::Release);
         self.shared
             .turn(patience.min(SLEEP_MAX), true, &mut Vec::new())
     }
 
-    /// Ends the turn of who waits now, or of who waits next: something has changed that he does not see from here.
+    /// Ends the current or the next wait: something has changed that the waiter cannot see.
     pub fn interrupt(&self) {
         self.shared.interrupt.notify();
     }
 
-    /// Waits until something has ended, or for so long; progress is made meanwhile. Whether something has.
+    /// Waits until something has ended, at most for `patience`, and makes progress meanwhile. Returns whether something has.
     pub fn wait(&self, patience: Option<Duration>) -> bool {
         let until = patience.map(|patience| Instant::now() + patience);
         let mut ready = Vec::new();
@@ -222,8 +222,7 @@ impl Endpoint {
         }
     }
 
-    /// Readable while something has ended that nobody has looked at. Who is about to wait for it calls
-    /// [`arm`](Endpoint::arm) first.
+    /// Readable while something has ended and was not fetched. Call [`arm`](Endpoint::arm) before you wait for it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.shared.ready.as_fd()
     }
@@ -252,7 +251,7 @@ impl Drop for Endpoint {
         self.shared.ends.store(true, Ordering::Release);
         if let Some(helper) = self.helper.take() {
             helper.thread().unpark();
-            // It ends by itself; a panic of its own was told by the panic.
+            // It ends by itself; a panic has already printed its message.
             let _ = helper.join();
         }
         if let Work::Rank(rank) = &mut *self.shared.lock() {

@@ -1,6 +1,6 @@
-//! What reads other processes' bytes, for who feeds it noise (`fuzz`): nothing here is for programs.
+//! Entry points to the parsers of other processes' bytes, for `fuzz` only.
 //!
-//! What was read is returned as it would be written: what is understood and what is said are the same.
+//! Parsed data is returned re-encoded, so that a test can compare both.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::{
 
 const KEY: [u8; 32] = [5; 32];
 const LINK: (u8, IpAddr) = (0, IpAddr::V4(Ipv4Addr::LOCALHOST));
-/// Bytes in front of and behind what a peer may write to.
+/// Guard bytes around memory that a peer may write.
 const MARGIN: usize = 64;
 /// Bytes of each piece of memory that a peer may have something to do with.
 const ROOM: usize = 20_000;
@@ -38,7 +38,7 @@ pub fn record(kind: u32, body: &[u8]) -> Option<(u32, Vec<u8>)> {
     Some((kind, [words.as_slice(), &body[begin..]].concat()))
 }
 
-/// What somebody says who hands over a ring, from behind its proof that he has the key.
+/// Parses the hello of a process that hands over a ring, after its proof of the key.
 pub fn hello(body: &[u8]) -> Option<Vec<u8>> {
     let keyed = Keyed::new(&KEY);
     let to = Address::new(&[LINK], 1, 1).ok()?;
@@ -79,20 +79,20 @@ impl Ring {
         Some(kind.map(|kind| (kind, body)))
     }
 
-    /// Writes these bytes over whatever is there, as far as the memory reaches.
+    /// Overwrites the memory at `at` with these bytes, as far as it reaches.
     pub fn scribble(&mut self, at: usize, bytes: &[u8]) {
         self.writer.scribble(at, bytes);
     }
 }
 
-/// An endpoint that is amid all kinds of operations, and a process of its node that has the key and says anything.
+/// An endpoint with all kinds of operations under way, and a hostile process of its node that has the key.
 pub struct Neighbour {
     end: Endpoint,
     local: Local,
     slot: usize,
-    /// Of the endpoint: for others to write to, to read, and for messages; with margins that nobody may touch.
+    /// The endpoint's memory that others may write, may read, and for messages; with guard bytes.
     rooms: [Vec<u8>; 3],
-    /// Where what the endpoint asks for goes.
+    /// Destinations of the endpoint's own requests.
     asked: [Vec<u8>; 3],
 }
 
@@ -196,7 +196,7 @@ impl Neighbour {
             ticket,
         };
         // SAFETY: all of it is memory of `self`, which nobody else uses and which outlives the endpoint's work: the endpoint is
-        // the first to be dropped.
+        // dropped first.
         unsafe {
             core.register(1, written, access(true), 0).ok()?;
             core.register(2, read, access(false), 0).ok()?;
@@ -208,13 +208,13 @@ impl Neighbour {
         }
     }
 
-    /// Has the neighbour say something. Whether there was room.
+    /// Sends something from the neighbour. Returns whether there was room.
     pub fn say(&mut self, kind: u32, body: &[u8]) -> bool {
         let said = self.local.say(self.slot, kind, core::iter::once(body));
         said.unwrap_or(false)
     }
 
-    /// Lets both look at what has come.
+    /// Lets both process what has come.
     pub fn turn(&mut self) {
         let mut core = self.end.lock();
         core.progress();
@@ -229,7 +229,7 @@ impl Neighbour {
         self.local.tell(self.slot);
     }
 
-    /// Whether nothing was written where nobody may write.
+    /// Whether the guard bytes are intact.
     pub fn is_unharmed(&self) -> bool {
         let read_only = self.rooms[1].iter().all(|byte| *byte == UNTOUCHED);
         let mut all = self.rooms.iter().chain(&self.asked);

@@ -1,15 +1,15 @@
-//! Endpoints that nobody configured: messages, tags and remote memory between the processes (the *ranks*) of a
-//! job, over all links of their nodes.
+//! Endpoints without configuration: messages, tags and remote memory between the processes (the *ranks*) of a job, over
+//! all links of their nodes.
 //!
-//! An [`Endpoint`] belongs to one process, and is all that there is: no daemon, no cluster file. It is known by its
-//! [`Address`], which other processes are told by whatever starts the job. What the job shares is a key.
+//! An [`Endpoint`] belongs to one process and needs no daemon and no cluster file. Its identity is its [`Address`], which
+//! whatever starts the job passes to the other processes. The job shares a key.
 //!
-//! Nothing here blocks but [`Endpoint::wait`]. What is posted is done when [`Core::progress`] is called, by the
-//! calling thread; a helper thread acknowledges and sends again while the program computes. How each operation ended is
-//! told once, by a [`Completion`].
+//! Nothing here blocks but [`Endpoint::wait`]. [`Core::progress`] does the posted work, in the calling thread; a helper
+//! thread acknowledges and retransmits while the program computes. The end of each operation is reported once, by a
+//! [`Completion`].
 //!
-//! The model is the Virtual Interface Architecture (1.0) as libfabric (2.6, `fi_endpoint(3)`, `fi_tagged(3)`, `fi_rma(3)`,
-//! `fi_atomic(3)`) has it: it has doors of its own in `crates/fabric` and `crates/vipl`.
+//! The model is the Virtual Interface Architecture (1.0) as in libfabric (2.6, `fi_endpoint(3)`, `fi_tagged(3)`,
+//! `fi_rma(3)`, `fi_atomic(3)`); its doors are `crates/fabric` and `crates/vipl`.
 
 mod address;
 mod api;

@@ -1,4 +1,4 @@
-//! Which message goes to which buffer: the oldest of both that fit (`fi_tagged(3)`, MPI 4.1 section 3.5).
+//! Matching messages to buffers: the oldest fitting pair (`fi_tagged(3)`, MPI 4.1 section 3.5).
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use crate::memory::Pieces;
 use crate::wire::Envelope;
 use crate::{Peer, Piece, Ticket};
 
-/// What a buffer takes.
+/// Which messages a buffer accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
     /// Only from this one.
     pub from: Option<Peer>,
-    /// The tag, and its bits that do not matter; none: what has no tag.
+    /// The tag, and its ignored bits; `None`: messages without a tag.
     pub tag: Option<(u64, u64)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Arrived {
     pub body: Body,
 }
 
-/// Where a message's bytes are.
+/// The location of a message's bytes.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// In this buffer, from there on.
@@ -56,12 +56,12 @@ pub(crate) enum Body {
     There { key: u64 },
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Debug)]
 pub(crate) struct Landing {
     pub pieces: Pieces,
     pub ticket: Ticket,
-    /// Where its bytes are if they lie together.
+    /// The address of its bytes, if they are contiguous.
     pub at: *mut u8,
     /// The buffer takes no more behind this message.
     pub released: bool,
@@ -75,11 +75,11 @@ pub(crate) struct Matching {
     arrived: VecDeque<Arrived>,
 }
 
-// SAFETY: the pointers are the program's memory, which it has lent to whoever has this.
+// SAFETY: the pointers are the program's memory, which is lent to the owner of this value.
 unsafe impl Send for Matching {}
 
 impl Posted {
-    /// Where a message of so many bytes lands in it. It is not to be used again if it is released.
+    /// The destination of a message of `bytes` in it. Do not use the buffer again if it is released.
     pub fn land(&mut self, bytes: u64) -> Landing {
         let mut landing = Landing {
             pieces: Pieces::default(),
@@ -112,7 +112,7 @@ impl Matching {
         }
     }
 
-    /// The oldest buffer that takes such a message of so many bytes.
+    /// The oldest buffer that accepts this message of `bytes`.
     pub fn land(&mut self, from: Peer, tag: Option<u64>, bytes: u64) -> Option<Landing> {
         let queue = self.queue(tag.is_some());
         let index = queue.iter().position(|p| p.wanted.fits(from, tag))?;
@@ -123,7 +123,7 @@ impl Matching {
         Some(landing)
     }
 
-    /// A buffer waits: nothing that has arrived fits it any more.
+    /// Posts a buffer; nothing that has arrived fits it.
     pub fn post(&mut self, posted: Posted) {
         let is_tagged = posted.wanted.tag.is_some();
         self.queue(is_tagged).push_back(posted);
@@ -140,7 +140,7 @@ impl Matching {
         self.arrived.iter().find(fits)
     }
 
-    /// The same, taken out.
+    /// The same, and removes it.
     pub fn take(&mut self, wanted: &Wanted) -> Option<Arrived> {
         let fits = |a: &Arrived| wanted.fits(a.from, a.envelope.tag);
         let index = self.arrived.iter().position(fits)?;
@@ -157,7 +157,8 @@ impl Matching {
         None
     }
 
-    /// Takes back what can come from this one only, and drops what came from there and cannot be had any more.
+    /// Removes buffers that accept only this peer's messages, and drops its messages that can no longer be
+    /// fetched.
     pub fn give_up(&mut self, from: Peer) -> Vec<Posted> {
         let is_gone = |a: &Arrived| a.from == from && matches!(a.body, Body::There { .. });
         self.arrived.retain(|arrived| !is_gone(arrived));

@@ -40,12 +40,12 @@ impl Deref for Pieces {
     }
 }
 
-/// Pieces of the program's memory that belong together, or a copy of what was in them. It has an address of its own for as long
-/// as it lives, which is its *handle*.
+/// Pieces of the program's memory that belong together, or a copy of their content. Its address is its *handle*, and stays the
+/// same as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pieces: Pieces,
-    /// What the only piece points to, if it is a copy.
+    /// The memory of the only piece, if it is a copy.
     _copy: Option<Box<[u8]>>,
 }
 
@@ -97,7 +97,7 @@ impl Buffer {
         })
     }
 
-    /// What is in the pieces now.
+    /// Copies the current content of the pieces.
     ///
     /// # Safety
     /// They are readable.
@@ -136,7 +136,7 @@ impl Buffer {
     }
 }
 
-/// Appends what is in the pieces.
+/// Appends the content of the pieces.
 ///
 /// # Safety
 /// They are readable.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn append(pieces: &[Piece], to: &mut Vec<u8>) {
     }
 }
 
-/// What is in the pieces, piece by piece.
+/// The content of the pieces, one by one.
 ///
 /// # Safety
 /// They are readable, and are not written to while what is returned is in use.
@@ -157,7 +157,7 @@ pub(crate) unsafe fn slices(pieces: &[Piece]) -> impl Iterator<Item = &[u8]> + C
     pieces.map(|piece| unsafe { core::slice::from_raw_parts(piece.base, piece.bytes) })
 }
 
-/// As [`scatter`], at an offset that somebody else has said: one beyond the pieces copies nothing.
+/// Like [`scatter`], at an offset from a peer: beyond the pieces it copies nothing.
 ///
 /// # Safety
 /// They are writable.
@@ -190,7 +190,7 @@ pub(crate) unsafe fn scatter(pieces: &[Piece], offset: usize, mut from: &[u8]) -
     whole - from.len()
 }
 
-/// Copies what is in the pieces from `offset` on, as much as finds room.
+/// Copies the content of the pieces from `offset` on, as much as fits.
 ///
 /// # Safety
 /// They are readable.
@@ -212,10 +212,10 @@ pub(crate) unsafe fn gather(pieces: &[Piece], offset: usize, mut into: &mut [u8]
     }
 }
 
-/// What the protocol reads from and writes to: buffers, by their handles.
+/// The memory for the protocol: buffers, by their handles.
 ///
-/// The core keeps each buffer until the protocol has said that its operation is over, or, of a region, until it was
-/// deregistered; the protocol uses no handle afterwards (`tabane_proto::op::Memory`).
+/// The core keeps each buffer until the protocol has reported the end of its operation or, for a region, until it is
+/// deregistered; the protocol does not use a handle afterwards (`tabane_proto::op::Memory`).
 pub(crate) struct Buffers;
 
 /// The buffer of a handle.
@@ -234,7 +234,7 @@ impl Memory for Buffers {
     }
 
     fn write(&mut self, handle: u64, offset: u64, from: &[u8]) {
-        // SAFETY: as above, and writable: the protocol writes only to what a get or a writable region named.
+        // SAFETY: as above, and writable: the protocol writes only to the memory of a get or a writable region.
         unsafe { scatter(buffer(handle).pieces(), offset as usize, from) };
     }
 }

@@ -1,17 +1,18 @@
-//! Datagrams outside of the bundle, by which processes of a job find each other: only who has the job's key reads and writes them.
+//! Datagrams outside of the bundle, by which processes of a job find each other: only holders of the job's key read and write
+//! them.
 //!
-//! They are sealed (ChaCha20-Poly1305) under a key that follows from the job's, each under a nonce of its own, and all are of one
-//! length: who has not the key is not answered, learns nothing, and cannot make anybody send more than he sent.
+//! They are sealed (ChaCha20-Poly1305) under a key derived from the job's, each under its own nonce, and all have one length: a
+//! stranger is not answered, learns nothing, and cannot use anybody for amplification.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
-/// The beginning of each datagram: whose it is, and of which version.
+/// The beginning of each datagram: its kind and version.
 pub type Magic = [u8; 4];
 
 /// Bytes that are sealed.
 pub const PLAIN_BYTES: usize = 128;
-/// Bytes of a datagram: beginning, nonce, what is sealed, and its tag.
+/// Length of a datagram: magic, nonce, sealed content, tag.
 pub const DATAGRAM_BYTES: usize = size_of::<Magic>() + NONCE_LEN + PLAIN_BYTES + 16;
 
 /// Seals and opens datagrams.
@@ -20,13 +21,13 @@ pub struct Seal {
     key: LessSafeKey,
 }
 
-/// Thirty-two bytes that nobody knows before.
+/// Thirty-two unpredictable bytes.
 pub fn random() -> Option<[u8; 32]> {
     tabane_io::entropy::seed().ok()
 }
 
 impl Seal {
-    /// Under the job's key, for what is called so.
+    /// A seal under the job's key, for this purpose.
     pub fn new(key: &[u8; 32], purpose: &str, magic: Magic) -> Option<Seal> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
         let own = hmac::sign(&key, purpose.as_bytes());
@@ -55,7 +56,7 @@ impl Seal {
         Some([&self.magic[..], nonce, &sealed].concat())
     }
 
-    /// What is in a datagram. None: it is none of this job's.
+    /// The content of a datagram. `None`: it is none of this job's.
     pub fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         let whole = (datagram.len() == DATAGRAM_BYTES).then_some(datagram)?;
         let (nonce, sealed) = whole.strip_prefix(&self.magic)?.split_first_chunk()?;

@@ -12,22 +12,22 @@
 const TAGGED: u8 = 1;
 /// The head has data for the receiver's completion (8 bytes).
 const WITH_DATA: u8 = 2;
-/// The head has a number by which the receiver says that the bytes are in its buffer (8 bytes).
+/// The head has a number for the receipt that says that the bytes are in the receiver's buffer (8 bytes).
 const WANTS_RECEIPT: u8 = 4;
-/// It says so as soon as the message has come.
+/// The receipt is given as soon as the message arrives.
 const ON_ARRIVAL: u8 = 8;
 
 /// Bytes of a head at most.
 pub(crate) const HEAD_BYTES_MAX: usize = 2 + 3 * 8 + 16;
 
-/// The flow of messages: they are matched in the order in which they were sent.
+/// The flow of messages: matched in the order of sending.
 pub(crate) const FLOW_MESSAGES: u32 = 0;
-/// The flow of atomic operations and their results: they are done in the order in which they were posted.
+/// The flow of atomic operations and their results: executed in the order of posting.
 pub(crate) const FLOW_ATOMICS: u32 = 1;
-/// The flow of what endpoints tell each other.
+/// The flow of control messages.
 pub(crate) const FLOW_CONTROL: u32 = 2;
 
-/// What belongs to a message beside its bytes.
+/// What a message has besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Envelope {
     pub tag: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct AtomicHead {
     pub offset: u64,
     pub operation: u8,
     pub number: u8,
-    /// Whether what was there before is wanted.
+    /// Whether the old value is wanted.
     pub fetches: bool,
     /// Whether operands to be compared with stand behind the operands.
     pub compares: bool,
@@ -58,19 +58,20 @@ pub(crate) struct AtomicHead {
 pub(crate) enum Head {
     /// Its bytes follow.
     Eager(Envelope),
-    /// Its bytes wait at the sender, in the region of this key; the receipt is to be given when they were fetched.
+    /// Its bytes wait at the sender, in the region of this key; the receipt is given when they were
+    /// fetched.
     Announce {
         envelope: Envelope,
         key: u64,
         bytes: u64,
     },
-    /// What wanted this receipt is where it belongs, or nobody wants it.
+    /// The message that asked for this receipt is in its buffer, or was discarded.
     Receipt { id: u64 },
     /// So many bytes of eager messages have found their buffers.
     Consumed { bytes: u64 },
     /// The operands follow.
     Atomic(AtomicHead),
-    /// How an atomic operation ended (a status byte); what was there before follows.
+    /// The result of an atomic operation (a status byte); the old value follows.
     AtomicDone { id: u64, status: u8 },
 }
 
@@ -167,7 +168,7 @@ impl Head {
         to
     }
 
-    /// Reads the head of a message; returns it and where the bytes begin. None: no endpoint says so.
+    /// Parses the head of a message; returns it and the offset of the bytes. `None`: malformed.
     pub fn read(message: &[u8]) -> Option<(Head, usize)> {
         let mut r = Reader(message);
         let [kind, marks] = r.array()?;

@@ -54,7 +54,7 @@ pub enum Command {
     ///
     /// Makes the key pair first, if this machine has none: the private one goes into `node.key`
     /// beside the cluster file, mode 0600, and must not leave the machine. With `public` in the
-    /// cluster file, nobody else is taken for this node, whoever has the cluster key.
+    /// cluster file nobody else can pass for this node, even with the cluster key.
     Key(KeyArgs),
     /// Run this node in the foreground
     ///
@@ -64,29 +64,28 @@ pub enum Command {
     Up(UpArgs),
     /// Run a program whose TCP connections to other nodes are carried by the bundle
     ///
-    /// No change to the program, no root. What it listens to is reached by programs under
-    /// `tabane run` on other nodes; what it connects to elsewhere goes as it would otherwise. Ends
-    /// as the program does.
+    /// No change to the program, no root. Programs under `tabane run` on other nodes reach its
+    /// listeners; connections to other hosts go as usual. The exit code is the program's.
     ///
-    /// With `--via mptcp` its TCP is the kernel's Multipath TCP, in the clear: its calls of
-    /// socket(2) that ask for TCP are answered by a process beside it (seccomp).
+    /// With `--via mptcp` its TCP is the kernel's Multipath TCP, in the clear: a process beside it
+    /// makes its TCP sockets (seccomp).
     Run(RunArgs),
     /// Run a job of MPI over all links of its nodes
     ///
-    /// Sets what Open MPI, MPICH and Intel MPI need to find tabane's provider of libfabric and to hand it on to the ranks
-    /// on other nodes, makes a key for the job if neither TABANE_KEY nor TABANE_KEY_FILE is set, and becomes the
-    /// launcher: its exit code is its own. No daemon, no cluster file, no root; on the other nodes only the library has to be
-    /// there. fi_tabane(7) has the variables.
+    /// Sets the environment in which Open MPI, MPICH and Intel MPI find tabane's libfabric provider, also for the ranks on
+    /// other nodes, makes a key for the job if neither TABANE_KEY nor TABANE_KEY_FILE is set, and becomes the
+    /// launcher, whose exit code it returns. No daemon, no cluster file, no root; the other nodes need only the
+    /// library. fi_tabane(7) has the variables.
     Mpi(MpiArgs),
-    /// Say which rank of a job is to run on which node, so that those that talk share a switch
+    /// Assign the ranks of a job to nodes, so that ranks with much traffic share a switch
     ///
-    /// Prints the file for Open MPI, MPICH or Slurm. Ranks that follow each other come to nodes under one switch; with
-    /// `--matrix`, those that send each other most. docs/mpi.md says what the description of the switches looks like.
+    /// Prints the file for Open MPI, MPICH or Slurm. Puts ranks with neighbouring numbers under one switch; with
+    /// `--matrix`, ranks that exchange most. docs/mpi.md describes the file of switches.
     Place(PlaceArgs),
-    /// Show which nodes share a switch, and how the switches hang together
+    /// Show which nodes share a switch, and how the switches are connected
     ///
-    /// It is measured, from round trips alone: with `--measure` now, else once a day by the first node by name, and a minute after
-    /// a node has joined. What cannot be told apart is said to be so. docs/topology.md says how sure one can be of it.
+    /// This is measured, from round trips alone: with `--measure` now, else once a day by the first node by name, and a minute after
+    /// a node has joined. Switches and nodes that cannot be distinguished are listed. docs/topology.md says how certain the result is.
     Topo(topo::TopoArgs),
     /// Show how the daemon of this network namespace, its peers and paths are
     Status(StatusArgs),
@@ -94,33 +93,33 @@ pub enum Command {
     Nodes(NodesArgs),
     /// Leave the cluster, where nodes join and leave: the others forget this node, and its daemon ends
     ///
-    /// For clusters with `join` in `[mesh]` of the cluster file. A node that only stops is waited for, and forgotten after
-    /// ten minutes. Root's, or of the user that the daemon runs as.
+    /// For clusters with `join` in `[mesh]` of the cluster file. If a node only stops, the others wait for it, and forget it after
+    /// ten minutes. For root, or the user that the daemon runs as.
     Leave,
-    /// Have another gateway serve the cluster's outside address
+    /// Make another gateway serve the cluster's outside address
     Gateway(GatewayArgs),
-    /// Have the daemon read its cluster file anew, without breaking a flow
+    /// Make the daemon read its cluster file anew, without breaking a flow
     ///
     /// Nodes, links and keys come and go as the file says; SIGHUP does the same.
-    /// A file that cannot be used is refused as a whole, with everything that is
-    /// wrong, and the daemon goes on as before.
+    /// An unusable file is refused as a whole, with all its errors, and the
+    /// daemon goes on as before.
     Reload(ReloadArgs),
     /// Watch peers, paths and what they carry, live
     ///
     /// `q` leaves. For one look, and for programs, there is `tabane status`.
     Top(top::TopArgs),
-    /// Record what is done for a peer and why: paths chosen, windows, losses, verdicts
+    /// Record what the daemon does for a peer and why: paths chosen, windows, losses, verdicts
     ///
-    /// Writes a qlog (draft-ietf-quic-qlog-main-schema-14), as it happens, until the time is up or Ctrl-C: each packet, by
-    /// number and length, and what was decided. It has no content and no keys in it. Root's, or of the user that the daemon
+    /// Writes a qlog (draft-ietf-quic-qlog-main-schema-14) live, until the time is up or Ctrl-C: each packet, by
+    /// number and length, and each decision. It contains no content and no keys. For root, or the user that the daemon
     /// runs as. docs/operation.md says when to use it and what opens it.
     Trace(trace::TraceArgs),
     /// Find out why the bundle is slow or a peer unreachable, and what to do
     ///
     /// Watches for a few seconds, pings the peers' link addresses, and looks at
-    /// interfaces, kernel settings and programs. As root it sees more; what it
-    /// could not look at it says. Exit codes: 0 nothing wrong found, 1 something
-    /// is wrong, 3 no daemon runs here (it looks at the rest all the same).
+    /// interfaces, kernel settings and programs. As root it sees more; it says
+    /// what it could not look at. Exit codes: 0 nothing wrong found, 1 something
+    /// is wrong, 3 no daemon runs here (it looks at the rest nevertheless).
     Doctor(doctor::DoctorArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
@@ -140,7 +139,7 @@ pub enum Command {
     Keeper,
     /// Write the manual pages and the shells' completions into a directory
     ///
-    /// For those who package or install the program: man1, man5, man7, completions.
+    /// For packaging or installing the program: man1, man5, man7, completions.
     #[command(hide = true)]
     Generate {
         /// The directory; made if it is not there
@@ -180,12 +179,12 @@ pub struct GatewayArgs {
     pub command: GatewayCommand,
 }
 
-/// What can be done about the gateway.
+/// Commands for the gateway.
 #[derive(Debug, Subcommand)]
 pub enum GatewayCommand {
     /// Hand over to another gateway: connections go on
     ///
-    /// Root's, or of the user that the daemon runs as, on any node. Where it went, `tabane status` says.
+    /// For root, or the user that the daemon runs as, on any node. `tabane status` shows which one serves.
     Move {
         /// The node that is to serve; if not given, the next one of the file that can
         node: Option<String>,
@@ -227,12 +226,11 @@ pub struct UpArgs {
 }
 
 impl UpArgs {
-    /// Reads and checks the cluster file for this machine, which has the
-    /// addresses `own`: the cluster, which node this is, and the warnings to
-    /// be logged.
+    /// Reads and checks the cluster file for this machine, which has the addresses `own`: returns the cluster, which node
+    /// this is, and warnings for the log.
     ///
     /// # Errors
-    /// Everything that is wrong, to be shown with [`report`].
+    /// All errors, to be shown with [`report`].
     pub fn prepare(
         &self,
         own: &[InterfaceAddress],
@@ -251,7 +249,7 @@ impl UpArgs {
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
     panic::install_hook();
-    // What a command made is removed as its stack unwinds; the hook has told the user already.
+    // Unwinding removes whatever a command made; the hook has already told the user.
     std::panic::catch_unwind(|| obey(Cli::parse())).unwrap_or_else(|payload| {
         let is_quiet = panic::is_broken_pipe(&*payload);
         ExitCode::from(if is_quiet {
@@ -348,7 +346,7 @@ fn run_key(config: &Path) -> u8 {
             key.file.display()
         ));
     }
-    // Who it is helps whoever collects these lines; without it, they are as good.
+    // The node's name helps whoever collects these lines, but is not necessary.
     let here = own_addresses().unwrap_or_default();
     let cluster = Cluster::load(config).map(|(cluster, _)| cluster);
     let known = cluster.and_then(|cluster| {
@@ -404,11 +402,11 @@ fn run_program(args: &RunArgs) -> u8 {
     }
 }
 
-/// The cluster, which of its nodes this machine is, and the addresses that it has. The rest of what
-/// `up` checks is of the virtual NIC, or may be as it is.
+/// The cluster, which of its nodes this machine is, and its addresses. Skips the checks of `up` that concern the virtual
+/// NIC or do not matter here.
 ///
 /// # Errors
-/// What is wrong with the file, or that this machine is none of its nodes.
+/// The file's errors, or that this machine is none of its nodes.
 pub fn as_node(
     config: &Path,
     node: Option<&str>,
@@ -522,8 +520,8 @@ pub fn own_addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(interfaces.into_iter().flat_map(of_one).collect())
 }
 
-/// As [`own_addresses`], without `tab0` of a daemon that crashed a moment ago:
-/// what the kernel does not remove (in the background) is removed here.
+/// Like [`own_addresses`], without `tab0` of a daemon that has just crashed: the kernel removes it in the background, so
+/// this waits for that or removes it.
 fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
     const REMOVAL_MAX: Duration = Duration::from_secs(5);
     let until = Instant::now() + REMOVAL_MAX;
@@ -538,7 +536,7 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
         if !is_left || Instant::now() > until || !no_daemon() {
             return Ok(own);
         }
-        // Refused without privilege; what then cannot be removed is told when it is in the way.
+        // Refused without privilege; anything that stays is reported when it is in the way.
         let _ = tabane_io::vnic::remove_left_behind(daemon::NIC_NAME);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -550,7 +548,7 @@ pub fn failure(message: impl std::fmt::Display) -> u8 {
     exit_codes::FAILURE
 }
 
-/// Tells the user what is not as it might be, and does not matter much.
+/// Tells the user about something that is odd but does not matter much.
 pub fn warn(message: impl std::fmt::Display) {
     eprintln_quietly(&format!("tabane: warning: {message}"));
 }
@@ -576,7 +574,7 @@ pub fn print(text: &str) -> u8 {
     }
 }
 
-/// `eprintln!` panics if standard error is closed; there is nobody to tell then.
+/// `eprintln!` panics if standard error is closed; then nobody can be told.
 fn eprintln_quietly(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,6 +1,6 @@
-//! What the program's exit code tells a script.
+//! The program's exit codes, for scripts.
 
-/// Everything went well. Also if whoever read the output went away.
+/// Success. Also if the reader of the output went away.
 pub const OK: u8 = 0;
 /// It could not be done; the message says why.
 pub const FAILURE: u8 = 1;

@@ -59,10 +59,9 @@ impl fmt::Display for InitError {
 
 impl std::error::Error for InitError {}
 
-/// Writes a commented cluster file with a fresh key to `path`, mode 0600, and
-/// has it on the disk when it returns. Never overwrites. `own` are this
-/// machine's addresses, to be shown in the file's comments; may be empty. Without `nodes` the
-/// file has examples to be filled in.
+/// Writes a commented cluster file with a fresh key to `path`, mode 0600, and syncs it to the disk.
+/// Never overwrites. `own` are this machine's addresses, for the file's comments; may be empty.
+/// Without `nodes` the file has examples to fill in.
 ///
 /// # Errors
 /// As [`InitError`] says; then no file is left.
@@ -92,8 +91,8 @@ pub struct OwnKey {
     pub made: bool,
 }
 
-/// The public key of this machine as a node of the cluster file `config`, which need not be there.
-/// A key pair is made first if there is none.
+/// This machine's public key as a node of the cluster file `config`, which need not exist. Makes a
+/// key pair first if there is none.
 ///
 /// # Errors
 /// As [`InitError`] says.
@@ -139,8 +138,8 @@ fn write_secret(path: &Path, text: &str) -> Result<(), InitError> {
         .and_then(|()| file.sync_all())
         .and_then(|()| File::open(directory)?.sync_all());
     written.map_err(|error| {
-        // Half a file would only be in the way; that the first error is told matters more
-        // than whether this one succeeds.
+        // Half a file would only be in the way; reporting the first error matters more than whether
+        // this succeeds.
         let _ = std::fs::remove_file(path);
         InitError::Write(path.to_owned(), error)
     })

@@ -1,4 +1,4 @@
-//! What `vipl.h` says, as Rust has it. A test compares the two (`tests/layout.rs`).
+//! The declarations of `vipl.h` in Rust. A test compares the two (`tests/layout.rs`).
 #![allow(
     missing_docs,
     reason = "the names are the specification's, which says what they mean"
@@ -9,11 +9,11 @@ use core::ffi::{c_char, c_int, c_ulong, c_ushort, c_void};
 /// `VIP_RETURN`.
 pub type Return = c_int;
 
-/// Why a function did not do what was asked for: a `VIP_RETURN` that is not `VIP_SUCCESS`.
+/// Why a function failed: a `VIP_RETURN` other than `VIP_SUCCESS`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code(pub Return);
 
-/// What functions do inside of the library.
+/// Result of functions inside of the library.
 pub type Outcome<T> = Result<T, Code>;
 
 pub const SUCCESS: Return = 0;
@@ -151,7 +151,7 @@ pub struct ControlSegment {
     pub status: u32,
 }
 
-/// `VIP_DESCRIPTOR_SEGMENT`: `bytes` is reserved in that of a remote address.
+/// `VIP_DESCRIPTOR_SEGMENT`: `bytes` is reserved in a remote address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {

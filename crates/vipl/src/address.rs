@@ -1,7 +1,9 @@
-//! Where a process is: its node's addresses, and the bytes that tell processes and VIs there apart.
+//! The address of a process: its node's addresses, and the discriminator bytes of processes and VIs
+//! there.
 //!
-//! A node's part says nothing of links' numbers: two processes may know a node in different ways, and it is only used to find
-//! the process that waits there ([`crate::rendezvous`]). Whoever was found says all.
+//! The node's part has no numbers of links: two processes may know a node in different ways, and it is
+//! only used to find the process that waits there ([`crate::rendezvous`]), which then gives its full
+//! address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -47,7 +49,7 @@ impl Host {
         Some(Host(bytes))
     }
 
-    /// One that was given as bytes.
+    /// Parses a node's address.
     ///
     /// # Errors
     /// It is none.
@@ -95,18 +97,18 @@ pub type Discriminator = Vec<u8>;
 pub struct Place {
     /// The node.
     pub host: Host,
-    /// Who there.
+    /// The discriminator there.
     pub discriminator: Discriminator,
 }
 
 impl Place {
-    /// What C gives. Where the node's part is left out, it is `own`.
+    /// Parses C's address. If the node's part is missing, it is `own`.
     ///
     /// # Errors
     /// It is null or no address.
     ///
     /// # Safety
-    /// It is null, or to a `VIP_NET_ADDRESS` with its bytes.
+    /// It is null, or points to a `VIP_NET_ADDRESS` with its bytes.
     pub unsafe fn read(address: *const NetAddress, own: Option<&Host>) -> Outcome<Place> {
         // SAFETY: as above.
         let head = unsafe { guard::given(address) }?;
@@ -117,7 +119,7 @@ impl Place {
         if who > DISCRIMINATOR_BYTES_MAX || host > HOST_BYTES {
             return Err(INVALID_PARAMETER);
         }
-        // SAFETY: the caller promises that so many bytes follow the head.
+        // SAFETY: the caller promises that this many bytes follow the head.
         let bytes = unsafe {
             core::slice::from_raw_parts((&raw const (*address).host).cast::<u8>(), host + who)
         };

@@ -1,4 +1,4 @@
-//! What the endpoint tells: how operations ended, what others say, who is gone.
+//! The endpoint's reports: ended operations, others' messages, lost peers.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -14,28 +14,28 @@ use crate::vi::Condition;
 use crate::wire::{ANY_LINE, Label, TAG_SAID, Why, tag_content, tag_word};
 use crate::work::scatter;
 
-/// It is looked so often what is too old.
+/// Interval of checking time-outs.
 pub const TICK: Duration = Duration::from_millis(50);
-/// A message waits so long for a descriptor.
+/// Time that a message waits for a descriptor.
 const UNREADY_MAX: Duration = Duration::from_secs(1);
-/// What comes for a line that is no more is dropped for so long: what was on its way has come by then.
+/// Messages for an ended line are dropped for this long: by then everything under way has arrived.
 const DEAD_FOR: Duration = Duration::from_secs(10);
-/// The bits of a tag that do not matter to who looks for what nobody waits for.
+/// The ignored bits of a tag when looking for messages that nobody waits for.
 const ANY: u64 = ANY_LINE | TAG_SAID;
 
 impl State {
-    /// Takes in what the endpoint tells, and gives it what it had no room for.
+    /// Takes in the endpoint's reports, and repeats what it had no room for.
     pub fn drain(&mut self, core: &mut dyn Core) {
         self.retry(core);
         while let Some(done) = core.completion() {
-            // A peer's writing with data, which VIs do not, is nobody's operation.
+            // A peer's write with data, which VIs do not send, belongs to no operation.
             if !matches!(done.ended, Ended::Written { .. })
                 && let Some(operation) = self.operations.try_remove(done.ticket.context)
             {
                 self.on_completion(core, operation, &done);
             }
         }
-        // Who is gone is told of by what waited for it.
+        // The operations that waited for a lost peer report that.
         while core.lost().is_some() {}
         let now = Instant::now();
         if now.duration_since(self.ticked) >= TICK {
@@ -84,7 +84,7 @@ impl State {
             // SAFETY: the piece is `bytes`.
             unsafe { core.send(&send) }
         });
-        // The endpoint refuses nothing else that is said here: it knows the peer, and there is room for more in what is injected.
+        // No other error is possible here: the endpoint knows the peer, and the message is short enough to be injected.
         if said == Err(PostError::Again) {
             self.unsaid.push_back((to, tag, data, bytes));
         }
@@ -101,7 +101,7 @@ impl State {
                 self.settle(core, vi);
             }
             Operation::Listens(buffer) => self.on_said(core, buffer, done),
-            // Whoever is gone is told of by the watch of each line that leads there.
+            // The watch of each line to a lost peer reports that.
             Operation::Says => {}
             Operation::Watches { line } => self.on_word(core, line, done),
             Operation::Looks(None) => self.on_anything_unready(core, done),
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// A connected VI is in error now; the other end is told why, if it does not know.
+    /// A connected VI is in error now; tells the other end why, if it does not know.
     pub fn break_line(&mut self, core: &mut dyn Core, id: u32, why: Option<Why>) {
         let Some(vi) = self.vis.get_mut(&id) else {
             return;
@@ -234,7 +234,7 @@ impl State {
         self.flush(core, id);
     }
 
-    /// A line is no more: what comes for it is dropped.
+    /// A line has ended: messages for it are dropped.
     pub fn bury(&mut self, core: &mut dyn Core, line: u32) {
         self.lines.remove(&line);
         self.dead_lines.push((line, Instant::now() + DEAD_FOR));
@@ -288,7 +288,7 @@ impl State {
         self.drop_content(core, line, Some(tag_content(line)));
     }
 
-    /// Looks what is too old.
+    /// Checks time-outs.
     fn tick(&mut self, core: &mut dyn Core, now: Instant) {
         self.dead_lines.retain(|(_, until)| *until > now);
         self.expire(core, now);
@@ -309,13 +309,13 @@ impl State {
         });
     }
 
-    /// Drops what has come for a line.
+    /// Drops arrived messages for a line.
     fn drop_content(&mut self, core: &mut dyn Core, line: u32, tag: Option<u64>) {
         let tag = (tag.unwrap_or_else(|| tag_content(line)), 0);
         self.peek(core, Operation::Drops { line }, tag, Peek::Discard);
     }
 
-    /// Something has come that nobody waits for, or not.
+    /// The result of looking for a message that nobody waits for.
     fn on_anything_unready(&mut self, core: &mut dyn Core, done: &Completion) {
         if done.failure.is_some() {
             return;

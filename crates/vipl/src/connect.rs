@@ -1,4 +1,4 @@
-//! Connections: who calls, who is called, and how the two become one line.
+//! Connections: callers, listeners, and how they get a common line.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -16,16 +16,16 @@ use crate::state::{Caller, Operation, State};
 use crate::vi::{Condition, Line};
 use crate::wire::{Manner, Refusal, SAID_BYTES_MAX, Said, TAG_SAID, Why, tag_word};
 
-/// Who waits for callers is found for so long after he has stopped, so that he can stop and wait again.
+/// A listener that has stopped can still be found for this long, so that it can stop and wait again.
 const LISTEN_FOR: Duration = Duration::from_secs(1);
-/// Nobody waits there if nobody was found for so long.
+/// If no listener was found for this long, there is none.
 const SEEK_MAX: Duration = Duration::from_secs(3);
 /// The first pause between two questions, and the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// Who has called and was not answered, for each discriminator.
+/// The most unanswered callers for each discriminator.
 const CALLERS_MAX: usize = 1024;
-/// Buffers for what others say.
+/// Buffers for others' messages.
 pub const LISTENS: usize = 16;
 
 /// How far a request is.
@@ -43,11 +43,11 @@ pub struct Request {
     pub line: u32,
     /// The other end is to ask, too.
     pub is_peer: bool,
-    /// Who it is.
+    /// The caller's address.
     pub from: Place,
     /// Whom it asks.
     pub to: Place,
-    /// It waits so long.
+    /// When it times out.
     pub until: Option<Instant>,
     /// How far it is.
     pub step: Step,
@@ -58,13 +58,13 @@ pub struct Request {
     pause: Duration,
     /// Nothing leads there.
     is_unreachable: bool,
-    /// The other end has ended the line, and its acceptance is still to be taken in: what it said.
+    /// The other end has ended the line before its acceptance was taken in: its reason.
     pub end: Option<Option<u64>>,
     /// How it ended.
     pub outcome: Option<Outcome<Manner>>,
 }
 
-/// What a function says of a refusal.
+/// The return code for a refusal.
 const fn code(refusal: Refusal) -> Code {
     match refusal {
         Refusal::NoMatch => NO_MATCH,
@@ -76,7 +76,7 @@ const fn code(refusal: Refusal) -> Code {
 }
 
 impl State {
-    /// Waits for what others say.
+    /// Posts a buffer for others' messages.
     ///
     /// # Errors
     /// The endpoint has no room.
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Somebody calls who waits for nobody himself.
+    /// A client calls a listener.
     fn on_caller(&mut self, core: &mut dyn Core, caller: Caller) {
         let id = self.new_id();
         match self.listening.get_mut(&caller.to) {
@@ -160,7 +160,7 @@ impl State {
         self.say(core, peer, TAG_SAID, None, said.write());
     }
 
-    /// Somebody calls who is to be called himself: both ends call each other.
+    /// A peer calls that is called itself: both ends call each other.
     fn on_equal(&mut self, core: &mut dyn Core, caller: &Caller) {
         let own = self.own;
         let found = self.vis.iter().find(|(_, vi)| {
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    /// The next caller, whose handle the program is given.
+    /// The next caller, with a handle for the program.
     pub fn next_caller(&mut self, discriminator: &[u8]) -> Option<(u32, Place, Manner)> {
         let id = (self.listening.get_mut(discriminator)?)
             .callers
@@ -272,7 +272,7 @@ impl State {
         Some((id, caller.from.clone(), caller.manner))
     }
 
-    /// Discriminators for which nobody waits any more.
+    /// Ends discriminators for which nobody waits any more.
     pub fn expire(&mut self, core: &mut dyn Core, now: Instant) {
         let mut over = Vec::new();
         self.listening.retain(|_, listening| {
@@ -364,7 +364,7 @@ impl State {
         Some(own)
     }
 
-    /// The end of a line is waited for, and that of the process at its other end.
+    /// Watches for the end of a line, and of the process at its other end.
     fn watch(&mut self, core: &mut dyn Core, id: u32, line: u32, peer: Peer) {
         if let Some(before) = self.vis.get_mut(&id).and_then(|vi| vi.watch.take()) {
             core.cancel(before);
@@ -462,7 +462,7 @@ impl State {
         }
     }
 
-    /// What is to be asked now, and when there is something to ask next. Requests that have waited too long end.
+    /// The questions to ask now, and when the next are due. Requests that have timed out end.
     pub fn questions(
         &mut self,
         core: &mut dyn Core,
@@ -515,7 +515,7 @@ impl State {
         (questions, next)
     }
 
-    /// Nothing leads to whom this line asks for; or something does.
+    /// Sets whether there is a way to this line's target.
     pub fn reaches(&mut self, line: u32, is_reachable: bool) {
         let vi = self.lines.get(&line).and_then(|id| self.vis.get_mut(id));
         if let Some(request) = vi.and_then(|vi| vi.request.as_mut()) {
@@ -523,7 +523,7 @@ impl State {
         }
     }
 
-    /// Whether a process asks for somebody here.
+    /// Whether a process here answers this question.
     pub fn awaits(&self, question: &Question) -> bool {
         match question.is_peer {
             false => self.listening.contains_key(&question.to.discriminator),
@@ -566,7 +566,8 @@ impl State {
         self.drain(core);
     }
 
-    /// Begins to disconnect a VI. It is idle when nothing of it is under way any more ([`State::is_disconnected`]).
+    /// Begins to disconnect a VI. It is idle when nothing of it is under way any more
+    /// ([`State::is_disconnected`]).
     ///
     /// # Errors
     /// There is none.
@@ -599,7 +600,7 @@ impl State {
 }
 
 impl Request {
-    /// Whether it and a call are of each other: who is asked for here is who calls, and the other way round.
+    /// Whether it and a call match: each one's target is the other.
     fn meets(&self, to: &[u8], from: &Place) -> bool {
         self.is_peer
             && self.from.discriminator == to

@@ -1,4 +1,4 @@
-//! Completion queues: one place that tells of many VIs' queues.
+//! Completion queues: one place that reports for many VIs' queues.
 
 use crate::abi::{ERROR_RESOURCE, INVALID_PARAMETER, NOT_DONE, Outcome};
 use crate::state::{Cq, Side, State};
@@ -43,10 +43,10 @@ impl State {
         self.cqs.get_mut(&id).ok_or(INVALID_PARAMETER)
     }
 
-    /// Ends one.
+    /// Destroys one.
     ///
     /// # Errors
-    /// VIs tell it, or there is none.
+    /// VIs use it, or there is none.
     pub fn destroy_cq(&mut self, id: u32) -> Outcome<()> {
         if self.cq(id)?.users > 0 {
             return Err(ERROR_RESOURCE);

@@ -1,11 +1,11 @@
-//! What reads other processes' bytes, for who feeds it noise (`fuzz`): nothing here is for programs.
+//! Entry points to the parsers of other processes' bytes, for `fuzz` only.
 //!
-//! What was read is returned as it would be written: what is understood and what is said are the same.
+//! Parsed data is returned re-encoded, so that a test can compare both.
 
 use crate::rendezvous::{self, Seal};
 use crate::wire::{Label, Said, Why};
 
-/// What two ends say to each other to connect their VIs.
+/// A message of two ends that connect their VIs.
 pub fn said(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Said::read(bytes)?.write())
 }
@@ -18,7 +18,7 @@ pub fn data(data: u64) -> (u64, u8) {
     )
 }
 
-/// A question where somebody is, or an answer, as it is sealed.
+/// The content of a sealed question or answer.
 pub fn sealed(plain: &[u8]) -> Option<Vec<u8>> {
     Some(rendezvous::Plain::read(plain)?.write())
 }

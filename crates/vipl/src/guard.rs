@@ -7,9 +7,9 @@ use tabane_rank::environment::is_new;
 
 use crate::abi::{ERROR_RESOURCE, INVALID_PARAMETER, Outcome, Return, SUCCESS};
 
-/// What a function returns.
+/// Runs a function and returns its code.
 pub fn result(act: impl FnOnce() -> Outcome<()>) -> Return {
-    // What a panic leaves behind are values of this crate, which bear it: their locks are taken whether poisoned or not.
+    // A panic leaves only values of this crate behind, which tolerate it: poisoned locks are taken anyway.
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(code)) => code.0,
@@ -20,14 +20,14 @@ pub fn result(act: impl FnOnce() -> Outcome<()>) -> Return {
     }
 }
 
-/// A line for whoever runs the program, on its standard error; once.
+/// Prints a line for the user on standard error; once.
 pub fn say(line: &str) {
     if is_new(line) {
         eprintln!("tabane: {line}");
     }
 }
 
-/// What is at a pointer.
+/// Reads at a pointer.
 ///
 /// # Errors
 /// It is null.

@@ -1,14 +1,13 @@
 //! `libtabane-vipl.so` and `vipl.h`: the VI Provider Library (Virtual Interface Architecture 1.0; Intel Virtual Interface
 //! Developer's Guide 1.0) over all links of a node.
 //!
-//! It stands on [`tabane_rank`]. A NIC is an endpoint of its own; a connection of two VIs is a *line* at each end, a number
-//! that is never used twice, by which messages are matched. What the two ends say to set one up is in [`wire`]; where a process is
-//! that waits for a discriminator, at a node of which only the address is known, [`rendezvous`] finds out. A send is a message
-//! to the peer's line; a descriptor of the receive queue a buffer that waits for one. Memory is written and read by the
-//! endpoint's own puts and gets.
+//! It is based on [`tabane_rank`]. A NIC is an endpoint of its own; a connection of two VIs is a *line* at each end, a number
+//! that is never reused, by which messages are matched. The messages that set one up are in [`wire`]; [`rendezvous`] finds the
+//! process that waits for a discriminator, at a node of which only the address is known. A send is a message to the peer's line;
+//! a descriptor of the receive queue is a buffer for one. The endpoint's own puts and gets write and read memory.
 //!
-//! What a NIC has is behind one lock ([`state`]). The thread that asks or waits runs the endpoint; a thread of the NIC's
-//! own does while none does, and calls the program's handlers ([`nic`]).
+//! A NIC's state is behind one lock ([`state`]). A thread that asks or waits runs the endpoint; while none does, a thread of the
+//! NIC's own runs it, and calls the program's handlers ([`nic`]).
 
 pub mod abi;
 mod address;

@@ -1,18 +1,18 @@
 //! Protection tags, and memory that descriptors may name and peers may reach.
 //!
-//! A peer reaches a region by its handle and by what it was told of the tag when it was connected to a VI of that tag: a number
-//! for writing, another for reading, each only if the VI allows it. Together they are the key under which the region is
-//! known to the endpoint, so what a VI may reach is checked where the memory is.
+//! A peer reaches a region by its handle and by secrets of the tag, which it gets when it is connected to a VI of that tag: one
+//! number for writing, another for reading, each only if the VI allows it. The sum is the region's key at the endpoint, so a
+//! VI's rights are checked where the memory is.
 //!
-//! A VI without a tag (its handle is NULL) uses memory of every tag, and so does its peer: public programs give their memory a tag,
-//! and their VIs none.
+//! A VI without a tag (its handle is NULL) uses memory of every tag, and so does its peer: public programs give their memory a
+//! tag, and their VIs none.
 
 use tabane_rank::{Access, Core, Piece};
 
 use crate::abi::{ERROR_RESOURCE, INVALID_PARAMETER, INVALID_PTAG, Outcome};
 use crate::state::State;
 
-/// The tag of what has none.
+/// The tag of objects without one.
 pub const NO_TAG: u32 = 0;
 
 /// Regions of a NIC at most.
@@ -22,7 +22,7 @@ pub const PTAGS_MAX: usize = 1 << 16;
 /// Bytes of a region at most.
 pub const REGION_BYTES_MAX: u64 = 1 << 40;
 
-/// What a tag is.
+/// The state of a tag.
 #[derive(Clone, Copy)]
 pub struct Secrets {
     /// Leads to regions that may be written.
@@ -46,7 +46,7 @@ pub struct Rights {
 
 /// Registered memory.
 pub struct Region {
-    /// Where it begins.
+    /// Its first byte.
     pub base: usize,
     /// Its length in bytes.
     pub bytes: usize,
@@ -56,12 +56,12 @@ pub struct Region {
     pub users: usize,
 }
 
-/// The key of a region, for who may use it.
+/// The key of a region, for holders of the secret.
 pub const fn key(secret: u64, handle: u32) -> u64 {
     secret.wrapping_add(handle as u64)
 }
 
-/// A number that nobody guesses.
+/// An unpredictable number.
 fn secret() -> Outcome<u64> {
     let seed = tabane_io::entropy::seed().map_err(|_| ERROR_RESOURCE)?;
     let mut word = [0; 8];
@@ -70,7 +70,7 @@ fn secret() -> Outcome<u64> {
 }
 
 impl State {
-    /// Those of a new tag, that nothing is of.
+    /// The secrets of a new, unused tag.
     ///
     /// # Errors
     /// The system has no randomness.
@@ -96,10 +96,10 @@ impl State {
         Ok(id)
     }
 
-    /// Ends one.
+    /// Destroys a tag.
     ///
     /// # Errors
-    /// Something is of this tag, or it is none.
+    /// It is in use, or there is none.
     pub fn destroy_ptag(&mut self, ptag: u32) -> Outcome<()> {
         match self.ptags.get(&ptag).map(|secrets| secrets.users) {
             None => Err(INVALID_PARAMETER),
@@ -121,10 +121,10 @@ impl State {
         }
     }
 
-    /// Registers memory; its handle.
+    /// Registers memory; returns its handle.
     ///
     /// # Errors
-    /// The tag is none, the memory cannot be, or there is too much of it.
+    /// There is no such tag, the memory is invalid, or there is too much of it.
     pub fn register(
         &mut self,
         core: &mut dyn Core,
@@ -153,7 +153,7 @@ impl State {
         Ok(handle)
     }
 
-    /// The keys of a region, and what each is for: for VIs of its tag, and for those of none.
+    /// The keys of a region, with their rights: for VIs of its tag, and for those without a tag.
     fn keys(&self, handle: u32, rights: Rights) -> Vec<(u64, Access)> {
         let mut keys = Vec::new();
         let mut tags = vec![rights.ptag, NO_TAG];
@@ -194,14 +194,14 @@ impl State {
         Ok(())
     }
 
-    /// Lets nobody at a region any more.
+    /// Ends all access to a region.
     fn hide(&self, core: &mut dyn Core, handle: u32, rights: Rights) {
         for (key, _) in self.keys(handle, rights) {
             core.deregister(key);
         }
     }
 
-    /// A region that the program names by handle and by an address within it.
+    /// The region with this handle that contains this address.
     ///
     /// # Errors
     /// There is none.
@@ -265,7 +265,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a descriptor of a VI with this tag may name so many bytes.
+    /// Whether a descriptor of a VI with this tag may name this range.
     pub fn covers(&self, handle: u32, ptag: u32, at: u64, bytes: u64) -> bool {
         self.regions.get(&handle).is_some_and(|region| {
             let offset = at.checked_sub(region.base as u64);

@@ -21,7 +21,7 @@ fn pair(text: &str) -> Option<(String, Vec<IpAddr>)> {
 }
 
 impl Names {
-    /// What a list of pairs says; a name that comes again has more addresses.
+    /// Parses a list of pairs; a repeated name has several addresses.
     ///
     /// # Errors
     /// One line that says what is wrong.
@@ -46,17 +46,17 @@ impl Names {
         Ok(Names(nodes.into_iter().filter_map(host).collect()))
     }
 
-    /// What the environment says; where it says nothing, the cluster file.
+    /// The names from the environment, or else from the cluster file.
     ///
     /// # Errors
-    /// What it says is wrong.
+    /// The content is wrong.
     pub fn load(list: Option<&str>, cluster_file: &Path) -> Outcome<Names> {
         match list {
             Some(list) => Names::parse(list).map_err(|line| {
                 guard::say(&line);
                 ERROR_NAMESERVICE
             }),
-            // Without one there are no names but those that every process knows.
+            // Without a cluster file there are only the names that every process knows.
             None => Ok(
                 Cluster::load(cluster_file).map_or(Names(Vec::new()), |(cluster, _)| {
                     let host = |node: &tabane_cluster::NodeSpec| {
@@ -69,7 +69,8 @@ impl Names {
         }
     }
 
-    /// The node of a name. An address is its own name, and `localhost` is this node.
+    /// The node with this name. An address is its own name, and `localhost` is this
+    /// node.
     ///
     /// # Errors
     /// There is none.
@@ -98,7 +99,7 @@ impl Names {
     }
 }
 
-/// Addresses that the program was told of, kept for it.
+/// Addresses given to the program, kept for it.
 pub struct Told {
     _addresses: Vec<Box<[u16]>>,
     pointers: Box<[*mut NetAddress]>,

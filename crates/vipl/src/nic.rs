@@ -1,8 +1,8 @@
-//! A NIC: an endpoint, what it has, and who runs it.
+//! A NIC: an endpoint, its objects, and who runs it.
 //!
-//! Whoever asks for something, or waits for it, takes in what has come. Of those that wait one waits at the endpoint, the others for
-//! him. A thread of the NIC's own does while nobody else does: handlers are called, errors told and lost peers noticed though the
-//! program computes, and a descriptor's status changes under the eyes of who looks at nothing else.
+//! Any thread that asks for something, or waits for it, takes in arrivals. Of the waiting threads one waits at the endpoint, the
+//! others for that one. While nobody does, the NIC's own thread does: so handlers are called, errors reported and lost peers
+//! noticed even if the program computes, and the status of a descriptor changes for a program that polls nothing else.
 
 use core::ffi::c_void;
 use core::time::Duration;
@@ -24,12 +24,12 @@ use crate::memory::{NO_TAG, Secrets};
 use crate::rendezvous::{PORT, Question, Rendezvous};
 use crate::state::{Call, Side, State};
 
-/// The NIC's own thread leaves a program that asks for so long.
+/// The NIC's own thread leaves a program that polls alone for this long.
 const LEAVE: Duration = Duration::from_millis(2);
-/// Who waits spins so long before it sleeps: an answer is often nearer than a wake-up.
+/// A waiting thread spins this long before it sleeps: an answer is often quicker than a wake-up.
 const SPIN: Duration = Duration::from_micros(30);
 
-/// What a handle is of.
+/// The kind of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -49,7 +49,7 @@ pub enum Kind {
 static NICS: RwLock<BTreeMap<u32, Arc<Nic>>> = RwLock::new(BTreeMap::new());
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// What was sent has so long to arrive when the program ends without closing its NICs.
+/// Time for sent data to arrive when the program ends without closing its NICs.
 const END_MAX: Duration = Duration::from_millis(1500);
 
 /// NICs have 24 bits of a handle.
@@ -63,7 +63,7 @@ pub struct Nic {
     process: Forks,
     /// As it was opened.
     pub name: String,
-    /// What carries everything.
+    /// Carries all traffic.
     pub endpoint: Endpoint,
     /// This node's part of addresses; never freed, for the program has it.
     pub host: &'static Host,
@@ -84,16 +84,16 @@ struct Threads {
     rendezvous: Option<JoinHandle<()>>,
 }
 
-/// The number and kind of a handle: which NIC, what, and which of these.
+/// The parts of a handle: the NIC, the kind, and the number.
 fn parts(handle: *mut c_void) -> (u32, u32, u32) {
     let bits = handle.addr() as u64;
     ((bits >> 40) as u32, (bits >> 32) as u32 & 0xff, bits as u32)
 }
 
-/// A NIC by its handle.
+/// The NIC of a handle.
 ///
 /// # Errors
-/// It is none, or closed.
+/// There is none, or it is closed.
 pub fn nic(handle: *mut c_void) -> Outcome<Arc<Nic>> {
     match parts(handle) {
         (number, kind, 0) if kind == Kind::Nic as u32 => numbered(number),
@@ -101,10 +101,10 @@ pub fn nic(handle: *mut c_void) -> Outcome<Arc<Nic>> {
     }
 }
 
-/// What belongs to a NIC, by its handle.
+/// The NIC and the number of a handle.
 ///
 /// # Errors
-/// The handle is of nothing of this kind, or its NIC is closed.
+/// The handle is not of this kind, or its NIC is closed.
 pub fn of(handle: *mut c_void, kind: Kind) -> Outcome<(Arc<Nic>, u32)> {
     match parts(handle) {
         (number, found, id) if found == kind as u32 => Ok((numbered(number)?, id)),
@@ -118,7 +118,7 @@ fn numbered(number: u32) -> Outcome<Arc<Nic>> {
     nic.map(Arc::clone).ok_or(INVALID_PARAMETER)
 }
 
-/// Closes what the program has left open at its end: what it was told is sent is not lost with it.
+/// Closes NICs that the program has left open when it ends: data that was reported as sent is not lost.
 extern "C" fn close_all() {
     // A panic must not come back into C.
     let _ = std::panic::catch_unwind(|| {
@@ -146,7 +146,7 @@ fn close_at_exit() {
         safe fn atexit(handler: extern "C" fn()) -> core::ffi::c_int;
     }
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // Where there is no room for it, the program has to close what it has opened.
+    // If it cannot be registered, the program must close what it has opened.
     ONCE.call_once(|| {
         atexit(close_all);
     });
@@ -155,7 +155,7 @@ fn close_at_exit() {
 /// The number that a device's name ends in.
 fn device(name: &str) -> u64 {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    // One that is longer than a number is none that there is.
+    // A number that does not fit is no valid one.
     match &name[name.len() - digits..] {
         "" => 0,
         digits => digits.parse().unwrap_or(u64::MAX),
@@ -186,7 +186,7 @@ impl Nic {
     /// # Errors
     /// There is no such device, or the environment does not say what it must; a line on standard error says what.
     pub fn open(name: &str) -> Outcome<*mut c_void> {
-        // There is one device, by whatever name programs know theirs; who counts devices finds one.
+        // There is one device, under any name that programs use; a program that counts devices finds one.
         if name.is_empty() || name.len() >= 64 || device(name) != 0 {
             return Err(INVALID_PARAMETER);
         }
@@ -244,7 +244,7 @@ impl Nic {
         Ok(nic.handle(Kind::Nic, 0))
     }
 
-    /// Starts one of its threads, if it does not run. What it does is made here, where an error can be told.
+    /// Starts one of its threads, if it does not run. Its loop is made here, where errors can be reported.
     fn start<L: FnOnce(&Nic) + Send + 'static>(
         self: &Arc<Nic>,
         which: fn(&mut Threads) -> &mut Option<JoinHandle<()>>,
@@ -272,7 +272,7 @@ impl Nic {
         )
     }
 
-    /// Is found by other processes from now on.
+    /// From now on other processes can find it.
     ///
     /// # Errors
     /// There is no door left; a line on standard error says so.
@@ -315,7 +315,7 @@ impl Nic {
         core::ptr::without_provenance_mut(bits as usize)
     }
 
-    /// The number of something of it, by its handle.
+    /// The number of one of its objects, by handle.
     ///
     /// # Errors
     /// The handle is of nothing of this kind and NIC.
@@ -334,7 +334,7 @@ impl Nic {
         }
     }
 
-    /// A tag by its handle; none is the tag of what has none.
+    /// The tag of a handle; NULL is the tag of objects without one.
     ///
     /// # Errors
     /// [`abi::INVALID_PTAG`]
@@ -349,10 +349,10 @@ impl Nic {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to what it has.
+    /// Changes its state.
     ///
     /// # Errors
-    /// It is closed, or what `act` says.
+    /// It is closed, or the error of `act`.
     pub fn with<T>(&self, act: impl FnOnce(&mut State, &mut dyn Core) -> Outcome<T>) -> Outcome<T> {
         self.was_run.store(true, Ordering::Release);
         let mut state = self.lock();
@@ -367,7 +367,7 @@ impl Nic {
         done
     }
 
-    /// The same, after what has come was taken in.
+    /// The same, after taking in arrivals.
     ///
     /// # Errors
     /// As of [`with`](Nic::with).
@@ -402,10 +402,10 @@ impl Nic {
         }
     }
 
-    /// Waits until `check` finds something, or until then; what comes is taken in meanwhile.
+    /// Waits until `check` finds something, or until then; takes in arrivals meanwhile.
     ///
     /// # Errors
-    /// It is closed, or what `check` says.
+    /// It is closed, or the error of `check`.
     pub fn wait<T>(
         &self,
         until: Option<Instant>,
@@ -419,7 +419,7 @@ impl Nic {
             if state.is_closed {
                 return Err(INVALID_PARAMETER);
             }
-            // What is there already is told without a look at what else has come.
+            // Return what is there already before taking in more.
             if core::mem::take(&mut is_first)
                 && let found @ (Ok(Some(_)) | Err(_)) = check(&mut state)
             {
@@ -486,7 +486,7 @@ impl Nic {
                 return;
             };
             let own = self.handle(Kind::Nic, 0);
-            // SAFETY: the program has given the handlers, and what they take. A panic does not come back from them: they are C's.
+            // SAFETY: the program has given the handlers and their arguments. They are C's, so no panic comes back from them.
             unsafe {
                 match call {
                     Call::Vi {
@@ -528,7 +528,8 @@ impl Nic {
         }
     }
 
-    /// What is to be asked now; see [`State::questions`]. Before anybody is told that it has waited too long, what has come is taken in.
+    /// The questions to ask now; see [`State::questions`]. Arrivals are taken in before any request is declared to have timed
+    /// out.
     pub fn questions(&self) -> (Vec<Question>, Option<Instant>) {
         let found = self.quietly(|state, core| {
             let now = Instant::now();
@@ -539,7 +540,7 @@ impl Nic {
         found.unwrap_or_default()
     }
 
-    /// Whether somebody is looked for here.
+    /// Whether somebody is sought here.
     pub fn awaits(&self, question: &Question) -> bool {
         self.quietly(|state, _| state.awaits(question)) == Some(true)
     }
@@ -549,12 +550,12 @@ impl Nic {
         self.quietly(|state, core| state.found(core, line, there));
     }
 
-    /// Something leads to where a process is sought, or nothing.
+    /// Sets whether there is a way to a sought process.
     pub fn reaches(&self, line: u32, is_reachable: bool) {
         self.quietly(|state, _| state.reaches(line, is_reachable));
     }
 
-    /// Does something that the program has not asked for. None: it is closed.
+    /// Does something that the program has not asked for. `None`: it is closed.
     fn quietly<T>(&self, act: impl FnOnce(&mut State, &mut dyn Core) -> T) -> Option<T> {
         let mut state = self.lock();
         if state.is_closed {

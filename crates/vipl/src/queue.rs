@@ -1,4 +1,4 @@
-//! A queue of descriptors: of what a VI sends, or of what it receives. They are told of as done in the order they were posted.
+//! A queue of descriptors, for a VI's sends or receives. They are reported as done in the order of posting.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use tabane_rank::Piece;
 
 use crate::abi::{self, Descriptor};
 
-/// What a descriptor is for.
+/// The operation of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// A message is sent.
@@ -30,7 +30,7 @@ pub enum Progress {
     Done,
 }
 
-/// How it ended: what is written into the descriptor.
+/// The result that is written into the descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ending {
     /// `VIP_STATUS_…`, without `VIP_STATUS_DONE`.
@@ -42,7 +42,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// With this status, and nothing that came.
+    /// With this status, and no data.
     pub const fn of(status: u32) -> Ending {
         Ending {
             status,
@@ -52,11 +52,11 @@ impl Ending {
     }
 }
 
-/// A posted descriptor. What it says was read when it was posted.
+/// A posted descriptor. Its content was read when it was posted.
 pub struct Entry {
-    /// Where it is.
+    /// Its address.
     pub descriptor: *mut Descriptor,
-    /// What for.
+    /// Its operation.
     pub work: Work,
     /// Not before all that was posted earlier is done.
     pub is_fenced: bool,
@@ -64,7 +64,7 @@ pub struct Entry {
     pub immediate: Option<u32>,
     /// The memory here.
     pub pieces: Vec<Piece>,
-    /// What lies between the memory and the endpoint, if that takes fewer pieces.
+    /// A copy between memory and endpoint, if that takes fewer pieces.
     pub between: Option<Box<[u8]>>,
     /// The memory of the peer's: address and handle.
     pub remote: (u64, u32),
@@ -72,7 +72,7 @@ pub struct Entry {
     pub bytes: u32,
     /// Regions that it uses, by handle.
     pub regions: Vec<u32>,
-    /// What is wrong with it (`VIP_STATUS_…`): it fails when its turn comes.
+    /// Its error (`VIP_STATUS_…`): it fails in its turn.
     pub wrong: u32,
     /// How far it is.
     pub progress: Progress,
@@ -94,15 +94,15 @@ impl Entry {
         }
     }
 
-    /// Tells the program, by what it reads in its descriptor. The status is last: who waits for it sees the rest.
+    /// Reports to the program, through the descriptor. The status is written last: whoever waits for it sees the rest.
     fn write(&self) {
         let Ending {
             status,
             bytes,
             immediate,
         } = self.ending;
-        // SAFETY: the descriptor lies in memory that the program has registered (it was checked when it was posted), and that
-        // stays registered while it is posted; nobody else writes to it until it is done.
+        // SAFETY: the descriptor is in memory that the program has registered (checked when it was posted) and that stays
+        // registered while it is posted; nobody else writes to it until it is done.
         unsafe {
             let control = &raw mut (*self.descriptor).control;
             if let Some(bytes) = bytes {
@@ -117,16 +117,16 @@ impl Entry {
     }
 }
 
-/// Who wants to know of the next descriptor.
+/// A callback for the next descriptor.
 #[derive(Clone, Copy)]
 pub struct Notice {
     /// Comes back.
     pub context: usize,
-    /// What is called.
+    /// The callback.
     pub handler: abi::ViCallback,
 }
 
-/// The queue: descriptors that were told of, those that are over or under way, and those that wait.
+/// The queue: reported descriptors, ended or active ones, and waiting ones.
 #[derive(Default)]
 pub struct Queue {
     entries: VecDeque<Entry>,
@@ -138,11 +138,11 @@ pub struct Queue {
     begun: usize,
     /// Writes to memory that are under way.
     writes: usize,
-    /// What else is under way.
+    /// Number of other active operations.
     others: usize,
-    /// The completion queue that is told, too.
+    /// The completion queue that also gets its reports.
     pub cq: Option<u32>,
-    /// Who wants to know of the next.
+    /// The callback for the next.
     pub notice: Option<Notice>,
 }
 
@@ -177,7 +177,7 @@ impl Queue {
         let entry = self.entries.get_mut(self.begun)?;
         let waits = match entry.work {
             Work::Receive => false,
-            // It is told of only when it is the oldest.
+            // It is reported only when it is the oldest.
             _ if entry.wrong != 0 || entry.is_fenced => writes || others,
             // Their word follows the bytes, and has to be in order.
             Work::Write => entry.immediate.is_some() && writes,
@@ -221,7 +221,8 @@ impl Queue {
         }
     }
 
-    /// All that wait are over, with this error; what is under way is returned, and has this error if it does not say better.
+    /// All waiting descriptors end with this error; returns those that are active, which have this error unless they get a
+    /// better one.
     pub fn flush(&mut self, error: u32) -> Vec<usize> {
         let mut under_way = Vec::new();
         for entry in &mut self.entries {
@@ -243,7 +244,7 @@ impl Queue {
         under_way
     }
 
-    /// The other end did not take what is under way: `first` is what is wrong with the oldest, the others are only flushed.
+    /// The other end did not accept what is active: `first` is the error of the oldest, the others are only flushed.
     pub fn blame(&mut self, first: u32) {
         let mut error = first;
         for entry in &mut self.entries {
@@ -270,7 +271,7 @@ impl Queue {
         Some(core::mem::take(&mut entry.regions))
     }
 
-    /// Takes out the oldest, if it was told of: the descriptor, and whether it ended well.
+    /// Removes the oldest, if it was reported: the descriptor, and whether it succeeded.
     pub fn fetch(&mut self) -> Option<(*mut Descriptor, bool)> {
         self.told = self.told.checked_sub(1)?;
         self.begun -= 1;

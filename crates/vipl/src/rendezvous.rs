@@ -1,11 +1,12 @@
-//! Which process of a node waits for a discriminator: of the node only its address is known.
+//! Finds the process of a node that waits for a discriminator, when only the node's address is known.
 //!
-//! Each process that waits has a *door*: the first of a few well-known UDP ports that is free on its links. Who looks for it
-//! asks at all of them, again and again, at each of the node's addresses; it answers with its endpoint's address, if
-//! it waits for that discriminator. All else goes between the endpoints. There is no process that
-//! the others depend on: nothing has to be taken over when one ends.
+//! Each waiting process has a *door*: the first of a few well-known UDP ports that is free on its links. The seeker asks all of
+//! these ports repeatedly, at each of the node's addresses; a process answers with its endpoint's address if it waits for that
+//! discriminator. All other traffic goes between the endpoints. No process depends on another one: nothing must be taken over
+//! when one ends.
 //!
-//! Questions and answers are sealed ([`tabane_rank::sealed`]). Who repeats a recorded question is answered, and cannot read it; an answer counts only once, for the question that it names.
+//! Questions and answers are sealed ([`tabane_rank::sealed`]). Whoever repeats a recorded question is answered, but cannot read
+//! the answer; an answer counts only once, for the question that it names.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub const PORT: u16 = 7580;
 /// Doors of a node at most.
 pub const DOORS_MAX: u16 = 64;
 
-/// The beginning of each datagram: what it is, and of which version.
+/// The beginning of each datagram: type and version.
 const MAGIC: [u8; 4] = *b"tVI1";
 /// A question that has no answer is forgotten.
 const FORGET: Duration = Duration::from_secs(2);
@@ -37,7 +38,7 @@ const FORGET: Duration = Duration::from_secs(2);
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 const TOKEN_WAKE: u64 = u64::MAX;
 
-/// Who is looked for, and for whom.
+/// The target and the asker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     /// The asking line.
@@ -46,11 +47,11 @@ pub struct Question {
     pub is_peer: bool,
     /// Whom it asks for.
     pub to: Place,
-    /// Who asks.
+    /// The asker.
     pub from: Place,
 }
 
-/// What is in a datagram.
+/// Content of a datagram.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Plain {
     Question { id: [u8; 16], question: Question },
@@ -101,7 +102,7 @@ impl Plain {
         plain
     }
 
-    /// Of what was sealed; none: it is nothing that anybody says.
+    /// Parses unsealed content; `None` if it is malformed.
     pub fn read(mut plain: &[u8]) -> Option<Plain> {
         let (kind, rest) = plain.split_first()?;
         let (id, rest) = rest.split_first_chunk::<16>()?;
@@ -140,13 +141,13 @@ impl Seal {
         self.0.seal(&plain.write())
     }
 
-    /// What is in a datagram; none: it is of nobody who has the key.
+    /// The content of a datagram; `None`: its sender does not have the key.
     pub fn open(&self, datagram: &[u8]) -> Option<Plain> {
         Plain::read(&self.0.open(datagram)?)
     }
 }
 
-/// What a NIC asks and answers with. A thread of its own does, from the first time that something is to be asked or waited for.
+/// A NIC's sockets for asking and answering. A thread of its own uses them, from the first question or wait on.
 pub struct Rendezvous {
     /// Ends the thread's sleep.
     pub wake: Notify,
@@ -163,7 +164,7 @@ pub struct Rendezvous {
 struct Doors {
     /// They are open.
     are_open: bool,
-    /// Those that the thread has not taken yet.
+    /// Sockets that the thread has not taken yet.
     new: Vec<UdpSocket>,
 }
 
@@ -246,7 +247,7 @@ struct Asker {
     poller: Poller,
     /// The first two ask, over IPv4 and IPv6; the others are doors.
     sockets: Vec<Option<UdpSocket>>,
-    /// Lines whose questions are under way, and since when, by the question's number.
+    /// Lines with open questions, and since when, by the question's number.
     asked: BTreeMap<[u8; 16], (u32, Instant)>,
 }
 
@@ -336,13 +337,13 @@ impl Asker {
                 .min(SLEEP_MAX)
         });
         let mut ready = Vec::new();
-        // Who cannot wait looks again.
+        // If waiting fails, it polls again.
         if self.poller.wait(Some(patience), &mut ready).is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Takes in what has come.
+    /// Takes in arrivals.
     fn read(&mut self, nic: &Nic) {
         let mut buffer = [0; DATAGRAM_BYTES + 1];
         for index in 0..self.sockets.len() {
@@ -369,7 +370,7 @@ impl Asker {
                 let there = *nic.endpoint.address();
                 let answer = nic.rendezvous.seal.seal(&Plain::Answer { id, there });
                 if let (Some(answer), Some(Some(door))) = (answer, self.sockets.get(index)) {
-                    // Whoever asks asks again.
+                    // The asker repeats its question.
                     let _ = door.send_to(&answer, from);
                 }
             }

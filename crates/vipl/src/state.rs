@@ -1,4 +1,4 @@
-//! What a NIC has: all behind one lock.
+//! A NIC's state: everything behind its one lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -17,13 +17,13 @@ use crate::wire::Manner;
 /// Which of a VI's queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// What it sends.
+    /// The send queue.
     Send,
-    /// What it receives.
+    /// The receive queue.
     Receive,
 }
 
-/// What the endpoint has to do for whom: its ticket is the place in [`State::operations`].
+/// An operation of the endpoint: its ticket is the index in [`State::operations`].
 pub enum Operation {
     /// A descriptor's work.
     Descriptor {
@@ -41,7 +41,7 @@ pub enum Operation {
         /// Its number in the queue.
         number: u64,
     },
-    /// A buffer for what ends set lines up with.
+    /// A buffer for messages that set lines up.
     Listens(Box<[u8]>),
     /// Something that was said.
     Says,
@@ -52,7 +52,7 @@ pub enum Operation {
     },
     /// It is looked whether a message waits for a descriptor: on this line, or on any.
     Looks(Option<u32>),
-    /// What came for a line that is no more is dropped.
+    /// Drops a message for a line that has ended.
     Drops {
         /// The line.
         line: u32,
@@ -74,7 +74,7 @@ pub enum Call {
     Cq {
         /// Comes back.
         context: usize,
-        /// What is called.
+        /// The callback.
         handler: CqCallback,
         /// Whose descriptor is done.
         vi: u32,
@@ -85,7 +85,7 @@ pub enum Call {
     Error {
         /// Comes back.
         context: usize,
-        /// What is called.
+        /// The callback.
         handler: ErrorHandler,
         /// Whose error.
         vi: u32,
@@ -102,21 +102,21 @@ unsafe impl Send for Call {}
 pub struct Cq {
     /// Queues that tell it.
     pub users: usize,
-    /// Entries that the program has asked for. It is no bound: nothing is lost.
+    /// The number of entries that the program has asked for. It is no limit: nothing is lost.
     pub asked: usize,
-    /// What is done.
+    /// Completed descriptors.
     pub done: VecDeque<(u32, Side)>,
-    /// Who wants to know of the next.
+    /// The callback for the next.
     pub notice: Option<(usize, CqCallback)>,
 }
 
 /// A call of another end's that waits for an answer.
 pub struct Caller {
-    /// Where it came from.
+    /// The sender.
     pub peer: Peer,
     /// Its line.
     pub line: u32,
-    /// Who asks.
+    /// The asker.
     pub from: Place,
     /// With what VI.
     pub manner: Manner,
@@ -133,13 +133,13 @@ pub struct Caller {
 pub struct Listening {
     /// Threads that wait now.
     pub waiters: usize,
-    /// After the last has stopped waiting it is listened for so long.
+    /// Once nobody waits any more, listen until then.
     pub until: Option<Instant>,
-    /// Who has called, by handle.
+    /// The callers, by handle.
     pub callers: VecDeque<u32>,
 }
 
-/// What a NIC has.
+/// The state of a NIC.
 pub struct State {
     /// It was closed.
     pub is_closed: bool,
@@ -157,23 +157,23 @@ pub struct State {
     pub vis: BTreeMap<u32, Vi>,
     /// Lines that are in use, and their VIs.
     pub lines: BTreeMap<u32, u32>,
-    /// Lines that were, until when what comes for them is dropped.
+    /// Ended lines, and until when messages for them are dropped.
     pub dead_lines: Vec<(u32, Instant)>,
     /// Completion queues.
     pub cqs: BTreeMap<u32, Cq>,
-    /// Who has called.
+    /// The callers.
     pub callers: BTreeMap<u32, Caller>,
     /// Which discriminators are waited for.
     pub listening: BTreeMap<Discriminator, Listening>,
-    /// What the endpoint has to do.
+    /// Operations of the endpoint.
     pub operations: Slab<Operation>,
     /// VIs for which the endpoint had no room.
     pub stalled: Vec<u32>,
-    /// Writes whose word there was no room for: the VI, and the number in its queue.
+    /// Writes whose note found no room: the VI, and the number in its queue.
     pub owed_notes: Vec<(u32, u64)>,
-    /// What could not be said yet for want of room.
+    /// Messages that found no room yet.
     pub unsaid: VecDeque<(Peer, u64, Option<u64>, Vec<u8>)>,
-    /// Who wants to know of errors.
+    /// The callback for errors.
     pub error_handler: Option<(usize, ErrorHandler)>,
     /// Calls that are due.
     pub calls: VecDeque<Call>,
@@ -181,7 +181,7 @@ pub struct State {
     pub notices: usize,
     /// The name service, if it was begun.
     pub names: Option<Names>,
-    /// Addresses that the program was told of.
+    /// Addresses that the program was given.
     pub told: Option<crate::names::Told>,
     /// Something is done that somebody may wait for.
     pub is_news: bool,
@@ -189,12 +189,12 @@ pub struct State {
     pub has_driver: bool,
     /// Threads that wait for news.
     pub followers: usize,
-    /// When it was last looked what is too old.
+    /// When time-outs were last checked.
     pub ticked: Instant,
 }
 
 impl State {
-    /// That of a new NIC.
+    /// The state of a new NIC.
     pub fn new(own: Address, host: Host) -> State {
         State {
             is_closed: false,
@@ -225,7 +225,7 @@ impl State {
         }
     }
 
-    /// A number that nothing has: handles and lines are never used twice, so what is stale is known.
+    /// An unused number: handles and lines are never reused, so stale ones are recognised.
     pub fn new_id(&mut self) -> u32 {
         loop {
             self.last_id = self.last_id.wrapping_add(1);
@@ -243,7 +243,7 @@ impl State {
         }
     }
 
-    /// Tells who wants to know of an error that no descriptor tells.
+    /// Reports an error that no descriptor reports.
     pub fn error(&mut self, vi: u32, code: core::ffi::c_int) {
         if let Some((context, handler)) = self.error_handler {
             self.calls.push_back(Call::Error {
@@ -277,7 +277,8 @@ impl State {
         }
     }
 
-    /// Whoever wants to know of a queue, or of its completion queue, is called if something is there.
+    /// Calls the callbacks of a queue, and of its completion queue, if there is something for
+    /// them.
     pub fn notify(&mut self, vi: u32, side: Side, cq: Option<u32>) {
         if let Some(queue) = self.vis.get_mut(&vi).map(|vi| vi.queue(side))
             && queue.notice.is_some()
@@ -297,7 +298,7 @@ impl State {
         }
     }
 
-    /// Whoever wants to know of a completion queue is called if something is there.
+    /// Calls the callback of a completion queue if there is something for it.
     pub fn notify_cq(&mut self, cq: u32) {
         let Some(queue) = self.cqs.get_mut(&cq) else {
             return;
@@ -317,10 +318,10 @@ impl State {
         }
     }
 
-    /// Puts an operation under way: `post` is told its ticket.
+    /// Begins an operation: `post` gets its ticket.
     ///
     /// # Errors
-    /// What `post` says.
+    /// The error of `post`.
     pub fn post<E>(
         &mut self,
         operation: Operation,

@@ -18,14 +18,14 @@ pub const VIS_MAX: usize = 1 << 16;
 /// Bytes of one descriptor at most: a label has room for as many ([`crate::wire::Label`]).
 pub const TRANSFER_BYTES_MAX: u64 = 1 << 29;
 
-/// What a VI was made with.
+/// The attributes that a VI was created with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attributes {
     /// `VIP_SERVICE_…`.
     pub reliability: u16,
     /// Bytes of one descriptor at most.
     pub transfer_bytes_max: u64,
-    /// Means nothing here.
+    /// Unused here.
     pub quality: usize,
     /// The tag of the memory that it may use.
     pub ptag: u32,
@@ -36,7 +36,7 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Whether what goes wrong ends the connection.
+    /// Whether errors end the connection.
     pub const fn is_reliable(&self) -> bool {
         self.reliability != abi::SERVICE_UNRELIABLE
     }
@@ -70,7 +70,7 @@ pub struct Line {
 
 /// A VI.
 pub struct Vi {
-    /// What it was made with.
+    /// Its attributes.
     pub attributes: Attributes,
     /// Its state.
     pub condition: Condition,
@@ -78,9 +78,9 @@ pub struct Vi {
     pub line: Option<Line>,
     /// While it is being connected.
     pub request: Option<Request>,
-    /// What it sends.
+    /// The send queue.
     pub sends: Queue,
-    /// What it receives.
+    /// The receive queue.
     pub receives: Queue,
     /// The operation that waits for the line's end.
     pub watch: Option<usize>,
@@ -121,10 +121,10 @@ impl State {
         }
     }
 
-    /// Makes a VI whose queues tell these completion queues.
+    /// Creates a VI whose queues report to these completion queues.
     ///
     /// # Errors
-    /// Its attributes cannot be, there is no such completion queue, or there are too many VIs.
+    /// Its attributes are invalid, there is no such completion queue, or there are too many VIs.
     pub fn create_vi(
         &mut self,
         attributes: Attributes,
@@ -214,7 +214,7 @@ impl State {
         Ok(())
     }
 
-    /// What the other end is told of a VI.
+    /// The description of a VI for the other end.
     pub fn manner(&self, attributes: &Attributes) -> Manner {
         let secrets = self.ptags.get(&attributes.ptag);
         Manner {
@@ -226,13 +226,14 @@ impl State {
         }
     }
 
-    /// Ends what a VI has to do: what the endpoint has not begun is over at once, what it has when it says so.
+    /// Ends a VI's work: operations that the endpoint has not begun end at once, the others when the endpoint
+    /// reports their end.
     pub fn flush(&mut self, core: &mut dyn Core, id: u32) {
         let Some(vi) = self.vis.get_mut(&id) else {
             return;
         };
-        // Only buffers that wait can be taken back. What moves comes to its end: its number may be another operation's by now, as of
-        // a write whose word is still to be sent.
+        // Only waiting buffers can be cancelled. Operations under way finish by themselves: their number may
+        // be another operation's by now, as for a write whose note is still to be sent.
         vi.sends.flush(abi::STATUS_DESC_FLUSHED_ERROR);
         let mut operations = vi.receives.flush(abi::STATUS_DESC_FLUSHED_ERROR);
         operations.extend(vi.watch.take());

@@ -1,11 +1,12 @@
-//! What two ends say to each other to connect their VIs, and the numbers that their messages bear: both directions of each.
+//! Messages of two ends that connect their VIs, and the numbers of their messages: encoding
+//! and decoding.
 
 use crate::address::{DISCRIMINATOR_BYTES_MAX, HOST_BYTES, Host, Place};
 
 /// Bytes of the longest thing said.
 pub const SAID_BYTES_MAX: usize = 192;
 
-/// Tags: what a message is for, in the highest byte, and the line that it is for.
+/// Tags: the purpose of a message, in the highest byte, and its line.
 const FOR_LINE: u64 = 1 << 56;
 const OF_LINE: u64 = 2 << 56;
 /// Sets lines up.
@@ -21,15 +22,16 @@ pub const fn tag_word(line: u32) -> u64 {
     OF_LINE | line as u64
 }
 
-/// The bits of a tag that do not matter to who looks for any content.
+/// The ignored bits of a tag when looking for any content.
 pub const ANY_LINE: u64 = u32::MAX as u64;
 
-/// What goes with content beside its bytes.
+/// What a message has besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Label {
     /// Immediate data.
     pub immediate: Option<u32>,
-    /// It tells of a write to memory, of so many bytes (below 2^30), and has none of its own.
+    /// It announces a write to memory of this many bytes (below 2^30), and has no bytes of
+    /// its own.
     pub written: Option<u32>,
 }
 
@@ -43,7 +45,7 @@ impl Label {
         immediate | written
     }
 
-    /// Of what came.
+    /// Decodes a label.
     pub fn from_data(data: u64) -> Label {
         Label {
             immediate: (data >> 32 & 1 == 1).then_some(data as u32),
@@ -52,7 +54,7 @@ impl Label {
     }
 }
 
-/// Why a line ends, as its other end is told.
+/// Why a line ends, for its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Why {
@@ -71,7 +73,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Of what came; of a number that is none, the least.
+    /// Decodes a reason; an invalid number is the mildest reason.
     pub fn from_data(data: Option<u64>) -> Why {
         match data {
             Some(2) => Why::NoDescriptor,
@@ -100,16 +102,16 @@ pub enum Refusal {
     Quality = 5,
 }
 
-/// What an end says of its VI.
+/// An end's description of its VI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Manner {
     /// `VIP_RELIABILITY_LEVEL`.
     pub reliability: u16,
     /// Bytes of one descriptor at most.
     pub transfer_bytes_max: u64,
-    /// Means nothing here.
+    /// Unused here.
     pub quality: u64,
-    /// Added to a region's handle it gives the key for writing there; none: nobody may.
+    /// Added to a region's handle it gives the key for writing there; `None`: not allowed.
     pub writes: Option<u64>,
     /// The same for reading.
     pub reads: Option<u64>,
@@ -128,7 +130,7 @@ impl Manner {
     }
 }
 
-/// What is said.
+/// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     /// Somebody wants a connection.
@@ -137,9 +139,9 @@ pub enum Said {
         line: u32,
         /// The other end is to ask, too.
         is_peer: bool,
-        /// Who is asked, at the receiver's node.
+        /// The target, at the receiver's node.
         to: Place,
-        /// Who asks.
+        /// The asker.
         from: Place,
         /// The caller's VI.
         manner: Manner,
@@ -272,7 +274,7 @@ impl Said {
         bytes
     }
 
-    /// Of what came; none: it is nothing that anybody says.
+    /// Parses a message; `None` if it is malformed.
     pub fn read(bytes: &[u8]) -> Option<Said> {
         let mut reader = Reader(bytes);
         let said = match reader.u8()? {

@@ -1,7 +1,7 @@
-//! Descriptors: read when they are posted, given to the endpoint when their turn comes.
+//! Descriptors: read when they are posted, given to the endpoint in turn.
 //!
-//! Content is in order on its line. Memory operations overtake it, and each other. So a message, or a read, waits until
-//! the writes before it are in the peer's memory: who receives the message finds there what was written before.
+//! Messages of a line stay in order. Memory operations overtake them, and each other. So a message, or a read, waits
+//! until the earlier writes are in the peer's memory: the message's receiver finds there what was written before.
 
 use tabane_rank::{
     Core, PIECES_MAX, Piece, PostError, Receive, Remote, Send, Ticket, Transfer, Until,
@@ -18,7 +18,7 @@ use crate::wire::{Label, Why, tag_content};
 
 /// Descriptors of one queue at most.
 pub const DESCRIPTORS_MAX: usize = 1 << 16;
-/// Segments of one descriptor at most, that of the remote address among them.
+/// The most segments of one descriptor, including the remote address.
 pub const SEGMENTS_MAX: u16 = 252;
 
 /// A descriptor as it was read: its control segment and the others.
@@ -45,7 +45,7 @@ unsafe fn read(descriptor: *const Descriptor) -> Read {
     }
 }
 
-/// What a descriptor is for, if it says anything that can be.
+/// The operation of a descriptor, if it is valid.
 fn work(control: &ControlSegment, side: Side) -> Option<Work> {
     let is_known = control.segments <= SEGMENTS_MAX
         && control.control & abi::CONTROL_RESERVED == 0
@@ -60,7 +60,7 @@ fn work(control: &ControlSegment, side: Side) -> Option<Work> {
     is_known.then_some(work)
 }
 
-/// What the first `bytes` of these segments are, as pieces.
+/// The pieces for the first `bytes` of these segments.
 fn pieces(segments: &[Segment], mut bytes: u64) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for segment in segments {
@@ -80,8 +80,8 @@ impl State {
     /// Posts a descriptor.
     ///
     /// # Errors
-    /// There is no such VI, the descriptor cannot be one, does not lie in memory of this handle, or there are too many. What is
-    /// wrong in it is told when it is done.
+    /// There is no such VI, the descriptor is invalid, is not in memory of this handle, or there are too many. Errors in
+    /// its content are reported when it is done.
     ///
     /// # Safety
     /// The descriptor is null, or the program's until it is done.
@@ -120,7 +120,7 @@ impl State {
                 region.users += 1;
             }
         }
-        // SAFETY: it lies in registered memory. It is not done, whatever it was before.
+        // SAFETY: it is in registered memory. It is not done, whatever it was before.
         unsafe { (&raw mut (*descriptor).control.status).write_volatile(0) };
         let queue = self.vi(id)?.queue(side);
         queue.push(entry);
@@ -131,7 +131,7 @@ impl State {
         Ok(())
     }
 
-    /// What a descriptor says.
+    /// Reads a descriptor's content.
     fn entry(
         &self,
         attributes: &Attributes,
@@ -171,7 +171,7 @@ impl State {
         }
         let room: u64 = segments.iter().map(|s| u64::from(s.bytes)).sum();
         let bytes = match work {
-            // A receive says how much came; before that, its length means nothing.
+            // A receive reports how much came; before that, its length is meaningless.
             Work::Receive => room.min(TRANSFER_ROOM_MAX),
             _ => control.bytes.into(),
         };
@@ -192,7 +192,7 @@ impl State {
         entry
     }
 
-    /// Gives the endpoint what it may begin with now.
+    /// Gives the endpoint everything that may begin now.
     pub fn pump(&mut self, core: &mut dyn Core, id: u32) {
         for side in [Side::Receive, Side::Send] {
             while self.begin(core, id, side) {}
@@ -256,7 +256,7 @@ impl State {
         }
     }
 
-    /// A descriptor is over, with an error. That ends the line if it is reliable; the other end is told why.
+    /// A descriptor has ended with an error. On a reliable line that ends the line, and the other end is told why.
     pub fn fail(
         &mut self,
         core: &mut dyn Core,
@@ -399,7 +399,7 @@ unsafe fn post(
     }
 }
 
-/// Copies what is in the pieces.
+/// Copies the content of the pieces.
 ///
 /// # Safety
 /// They are readable.

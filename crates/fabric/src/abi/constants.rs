@@ -21,7 +21,7 @@ pub const REMOTE_CQ_DATA: u64 = 1 << 17;
 pub const MORE: u64 = 1 << 18;
 pub const PEEK: u64 = 1 << 19;
 pub const COMPLETION: u64 = 1 << 24;
-/// The same bit where an address vector or region is opened: tell by an event.
+/// The same bit, for opening an address vector or region: report by an event.
 pub const EVENT: u64 = COMPLETION;
 pub const INJECT: u64 = 1 << 25;
 pub const INJECT_COMPLETE: u64 = 1 << 26;
@@ -48,7 +48,8 @@ pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
 pub const SYNC_ERR: u64 = 1 << 58;
 pub const FETCH_ATOMIC: u64 = 1 << 58;
 pub const COMPARE_ATOMIC: u64 = 1 << 59;
-/// A flag of `getinfo` of libfabric's own, by which it asks for what utility providers may be layered on.
+/// A flag of `getinfo`, libfabric's own, by which it asks for providers that utility providers can be
+/// layered on.
 pub const CORE_PROV_ONLY: u64 = 1 << 59;
 
 /// No address, as `FI_ADDR_UNSPEC` and `FI_ADDR_NOTAVAIL`; no key.
@@ -113,7 +114,7 @@ pub const ENABLE: i32 = 6;
 pub const BACKLOG: i32 = 7;
 pub const GETWAITOBJ: i32 = 16;
 
-// What a queue can be waited for with.
+// Wait objects of a queue.
 pub const WAIT_NONE: u32 = 0;
 pub const WAIT_UNSPEC: u32 = 1;
 pub const WAIT_FD: u32 = 3;
@@ -127,7 +128,7 @@ pub const CQ_FORMAT_TAGGED: u32 = 4;
 
 pub const CNTR_EVENTS_COMP: u32 = 0;
 
-// Events: somebody calls, a connection is made, it is no more, addresses have been inserted.
+// Events: a request, a connection established, its end, addresses inserted.
 pub const CONNREQ: u32 = 1;
 pub const CONNECTED: u32 = 2;
 pub const SHUTDOWN: u32 = 3;
@@ -149,10 +150,10 @@ pub const OPT_INJECT_TAGGED_SIZE: i32 = 17;
 pub const OPT_INJECT_RMA_SIZE: i32 = 18;
 pub const OPT_INJECT_ATOMIC_SIZE: i32 = 19;
 
-/// The value of `FI_OPT_FI_HMEM_P2P` by which memory of devices is left alone.
+/// The value of `FI_OPT_FI_HMEM_P2P` for no access to device memory.
 pub const HMEM_P2P_DISABLED: i32 = 3;
 
-// What is logged how loudly, of which part.
+// Log levels and subsystems.
 pub const LOG_WARN: i32 = 0;
 pub const LOG_INFO: i32 = 2;
 pub const LOG_CORE: i32 = 0;

@@ -14,7 +14,7 @@ pub struct FidDomain {
     pub mr: *const MrOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct DomainOps {
     pub size: usize,
@@ -78,7 +78,7 @@ pub struct MrOps {
     pub regattr: unsafe extern "C" fn(*mut Fid, *const MrAttr, u64, *mut *mut FidMr) -> c_int,
 }
 
-/// What is to be registered: what every version has of it.
+/// A registration: the fields that all versions have.
 #[repr(C)]
 pub struct MrAttr {
     pub mr_iov: *const libc::iovec,
@@ -116,7 +116,7 @@ pub struct FidAv {
     pub ops: *const AvOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct AvOps {
     pub size: usize,

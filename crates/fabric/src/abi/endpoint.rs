@@ -26,7 +26,7 @@ pub struct FidPep {
     pub cm: *const CmOps,
 }
 
-/// What an endpoint does beside carrying data.
+/// An endpoint's functions besides data transfer.
 #[repr(C)]
 pub struct EpOps {
     pub size: usize,

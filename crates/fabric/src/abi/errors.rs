@@ -6,7 +6,7 @@ use core::ffi::c_int;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Errno(pub c_int);
 
-/// What most functions here end with.
+/// Result of most functions here.
 pub type Outcome<T> = Result<T, Errno>;
 
 pub const NOENT: Errno = Errno(libc::ENOENT);

@@ -1,4 +1,4 @@
-//! Objects in general, providers, what they offer (`rdma/fabric.h`, `rdma/providers/fi_prov.h`).
+//! Objects in general, providers, and their offers (`rdma/fabric.h`, `rdma/providers/fi_prov.h`).
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -6,11 +6,11 @@ use super::domain::FidDomain;
 use super::endpoint::FidPep;
 use super::queues::{EqAttr, FidEq};
 
-/// An entry of a table that does not apply: it takes whatever C passes, which the calling conventions of 64-bit Linux
-/// allow since the caller cleans up, and returns `-FI_ENOSYS`.
+/// A table entry that does not apply: it accepts any arguments, which the calling conventions of 64-bit Linux allow
+/// since the caller cleans up, and returns `-FI_ENOSYS`.
 pub type Absent = extern "C" fn() -> isize;
 
-/// What every object begins with.
+/// The beginning of every object.
 #[repr(C)]
 pub struct Fid {
     pub class: usize,
@@ -18,7 +18,7 @@ pub struct Fid {
     pub ops: *const FidOps,
 }
 
-/// What every object does.
+/// The functions of every object.
 #[repr(C)]
 pub struct FidOps {
     pub size: usize,
@@ -30,7 +30,7 @@ pub struct FidOps {
     pub ops_set: Absent,
 }
 
-/// What `fi_prov_ini` returns. libfabric writes into `context`.
+/// The result of `fi_prov_ini`. libfabric writes into `context`.
 #[repr(C)]
 pub struct Provider {
     pub version: u32,
@@ -49,7 +49,7 @@ pub struct Provider {
     pub cleanup: unsafe extern "C" fn(),
 }
 
-/// What is asked for, and what is offered.
+/// A request, or an offer.
 #[repr(C)]
 pub struct Info {
     pub next: *mut Info,
@@ -177,11 +177,11 @@ pub struct FabricAttr {
 pub struct FidFabric {
     pub fid: Fid,
     pub ops: *const FabricOps,
-    /// What the program was compiled for: libfabric writes it when the fabric is open.
+    /// The version that the program was compiled for: libfabric writes it when the fabric is open.
     pub api_version: u32,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct FabricOps {
     pub size: usize,

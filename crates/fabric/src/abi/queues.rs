@@ -23,7 +23,7 @@ pub struct EqEntry {
     pub data: u64,
 }
 
-/// An event of a connection; what the other end has sent with it stands behind.
+/// An event of a connection; the other end's data follows it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct EqCmEntry {
@@ -51,7 +51,7 @@ pub struct FidEq {
     pub ops: *const EqOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct EqOps {
     pub size: usize,
@@ -93,7 +93,7 @@ pub struct CqErrEntry {
     pub src_addr: u64,
 }
 
-/// How a completion queue is made: what every version has of it.
+/// Attributes of a completion queue: the fields that all versions have.
 #[repr(C)]
 pub struct CqAttr {
     pub size: usize,
@@ -112,7 +112,7 @@ pub struct FidCq {
     pub ops: *const CqOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct CqOps {
     pub size: usize,
@@ -147,7 +147,7 @@ pub struct FidPoll {
     pub ops: *const PollOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct PollOps {
     pub size: usize,
@@ -156,7 +156,7 @@ pub struct PollOps {
     pub poll_del: unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int,
 }
 
-/// How a counter is made: what every version has of it.
+/// Attributes of a counter: the fields that all versions have.
 #[repr(C)]
 pub struct CntrAttr {
     pub events: u32,
@@ -172,7 +172,7 @@ pub struct FidCntr {
     pub ops: *const CntrOps,
 }
 
-/// What it does.
+/// Its functions.
 #[repr(C)]
 pub struct CntrOps {
     pub size: usize,

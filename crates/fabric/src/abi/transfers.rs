@@ -1,4 +1,4 @@
-//! What carries data: messages, tags, remote memory, atomics (`rdma/fi_endpoint.h`, `fi_tagged.h`, `fi_rma.h`,
+//! Data transfer: messages, tags, remote memory, atomics (`rdma/fi_endpoint.h`, `fi_tagged.h`, `fi_rma.h`,
 //! `fi_atomic.h`).
 
 use core::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! Who has called and waits for an answer.
+//! Callers that wait for an answer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ static FID_OPS: FidOps = FidOps {
     ops_set: guard::absent,
 };
 
-/// What the handle of a request stands for. Whoever is forgotten was rejected.
+/// The handle of a request. A caller that is dropped was rejected.
 #[repr(C)]
 pub struct Caller {
     fid: Fid,
@@ -31,14 +31,14 @@ pub struct Caller {
     is_answered: bool,
 }
 
-/// What is known of who has called.
+/// A caller.
 #[derive(Clone, Copy)]
 pub struct Who {
     /// Whom the answer goes to.
     pub address: Address,
-    /// Where he is found, as programs know it.
+    /// Its address, as programs know it.
     pub from: Option<SocketAddr>,
-    /// Where he has called.
+    /// The address that it called.
     pub at: Option<SocketAddr>,
 }
 
@@ -61,17 +61,17 @@ impl Caller {
         })
     }
 
-    /// What the program knows it by.
+    /// The program's handle for it.
     pub fn handle(&self) -> *mut Fid {
         (&raw const self.fid).cast_mut()
     }
 
-    /// Who it is.
+    /// The caller.
     pub fn who(&self) -> &Who {
         &self.who
     }
 
-    /// The same; he will be answered from elsewhere.
+    /// The same; it will be answered from elsewhere.
     pub fn accept(mut self) -> Who {
         self.is_answered = true;
         self.who
@@ -97,7 +97,7 @@ impl Drop for Caller {
     }
 }
 
-/// All of them, by their handles. What a program gives as a handle is only looked for here.
+/// All callers, by their handles. A program's handle is only compared with these.
 #[derive(Default)]
 pub struct Callers(Mutex<HashMap<usize, Box<Caller>>>);
 

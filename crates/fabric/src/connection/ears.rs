@@ -1,4 +1,4 @@
-//! What hears callers.
+//! The listener for callers.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::name;
 use crate::object::Held;
 use crate::station::Station;
 
-/// Buffers for what callers say.
+/// Buffers for callers' messages.
 const LISTENS: usize = 16;
 /// Callers that wait for an answer, unless the program says how many.
 pub const BACKLOG: usize = 1024;
@@ -25,18 +25,18 @@ pub const BACKLOG: usize = 1024;
 /// The part of a [`Station`] that hears callers.
 pub struct Ears {
     own: Weak<Station>,
-    /// What the program knows it by.
+    /// The program's id for it.
     fid: usize,
     fabric: Arc<Fabric>,
     events: Held<EventQueue>,
-    /// What who calls is offered.
+    /// The offer for callers.
     offer: Offer,
     /// Callers that may wait for an answer.
     pub backlog: AtomicUsize,
     talk: Mutex<Talk>,
 }
 
-/// Where an endpoint is, as far as a socket address can say that: on its first link.
+/// An endpoint's address as a socket address: that of its first link.
 pub fn place(address: &Address) -> Option<SocketAddr> {
     address.links().into_iter().flatten().next()
 }
@@ -60,7 +60,7 @@ impl Ears {
         }
     }
 
-    /// Where it tells of callers.
+    /// The queue for events about callers.
     pub fn events(&self) -> &EventQueue {
         &self.events
     }
@@ -71,7 +71,7 @@ impl Ears {
         (0..LISTENS).try_for_each(|_| talk.listen(core))
     }
 
-    /// Says what there was no room for.
+    /// Sends messages for which there was no room.
     pub fn go_on(&self, core: &mut dyn Core) {
         let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
         talk.go_on(core);
@@ -97,7 +97,7 @@ impl Ears {
         else {
             return;
         };
-        // It is to be answered.
+        // It must be answered.
         let peer = core.peer(&address);
         if self.fabric.callers().count(&self.own) >= self.backlog.load(Ordering::Relaxed) {
             return talk.say(core, peer, Said::Reject(&[]));

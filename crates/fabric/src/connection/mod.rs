@@ -1,9 +1,10 @@
-//! Connections: how an endpoint of type `FI_EP_MSG` comes to its one peer, and how they part.
+//! Connections: how an endpoint of type `FI_EP_MSG` finds its one peer, and how they part.
 //!
-//! Each has an engine of its own, and so has who waits for callers ([`passive`]). Who calls knows a host and a port: there is a door
-//! ([`tabane_rank::door`]), behind which is the engine of who listens. That one is sent the request; the endpoint that is to
-//! answer it sends its acceptance itself, or else who listens a rejection. These are messages like the program's, but the first: whoever
-//! calls posts a buffer for the answer before the program's, which wait until the peer is known and then take only what comes from there.
+//! Each endpoint has an engine of its own, and so has each passive one ([`passive`]). A caller knows a host and a port: there is
+//! a door ([`tabane_rank::door`]) to the engine of the listener. The listener gets the request. The endpoint that answers it
+//! sends its acceptance itself; a rejection comes from the listener. All are ordinary messages, but the first ones: a caller
+//! posts a buffer for the answer before the program's buffers, which wait until the peer is known and then accept only the peer's
+//! messages.
 //!
 //! A connection is over when either end says goodbye, or is gone.
 
@@ -41,7 +42,7 @@ const NO_PEER: u32 = u32::MAX;
 
 /// The part of a [`Station`] that is connected with one peer.
 pub struct Connection {
-    /// What the program knows it by.
+    /// The program's id for it.
     fid: usize,
     events: Held<EventQueue>,
     /// Whom messages go to.
@@ -50,7 +51,7 @@ pub struct Connection {
     /// Asks at a door.
     asker: Mutex<Option<JoinHandle<()>>>,
     is_wanted: Arc<AtomicBool>,
-    /// Who is silent for so long is not there.
+    /// A peer that is silent for this long is not there.
     patience: Duration,
 }
 
@@ -58,14 +59,14 @@ pub struct Connection {
 struct State {
     condition: Condition,
     talk: Talk,
-    /// What the program sends with its request, and where it is found if that is not here.
+    /// The program's data for its request, and its address if it is not here.
     data: Vec<u8>,
     from: Option<SocketAddr>,
     /// Buffers that wait for the peer to be known.
     buffers: Vec<Waiting>,
-    /// Where the peer is, as the program knows it.
+    /// The peer's address, as the program knows it.
     place: Option<SocketAddr>,
-    /// Who was asked is gone, and so long an answer may be under way from another endpoint of his.
+    /// The listener is gone; until then its other endpoint's answer may still be under way.
     until: Option<Instant>,
 }
 
@@ -74,11 +75,11 @@ enum Condition {
     /// Nothing was done.
     #[default]
     New,
-    /// Who listens is being found.
+    /// The listener is being found.
     Seeking,
     /// He was asked.
     Asked(Peer),
-    /// Who has called is told so.
+    /// The acceptance is being sent to the caller.
     Accepting(Peer),
     /// It stands.
     Connected(Peer),
@@ -97,7 +98,7 @@ struct Waiting {
 // SAFETY: the pointers are the program's memory, which it has lent.
 unsafe impl Send for Waiting {}
 
-/// A buffer that nothing came to.
+/// A completion for a buffer that nothing came to.
 fn unfilled(ticket: Ticket) -> Completion {
     Completion {
         ticket,
@@ -113,7 +114,7 @@ fn unfilled(ticket: Ticket) -> Completion {
     }
 }
 
-/// Who tells completions.
+/// Reports completions.
 pub type Teller<'a> = &'a mut dyn FnMut(&mut dyn Core, &Completion);
 
 impl Connection {
@@ -129,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Where it tells what becomes of it.
+    /// The queue for its events.
     pub fn events(&self) -> &EventQueue {
         &self.events
     }
@@ -149,12 +150,12 @@ impl Connection {
         }
     }
 
-    /// Where the peer is.
+    /// The peer's address.
     pub fn place(&self) -> Outcome<SocketAddr> {
         self.state().place.ok_or(errors::NOTCONN)
     }
 
-    /// Posts a buffer for what the peer sends, or keeps it until that is known.
+    /// Posts a buffer for the peer's messages, or keeps it until the peer is known.
     ///
     /// # Errors
     /// Those of posting; `-FI_ENOTCONN`: there will be no peer.
@@ -230,12 +231,12 @@ impl Connection {
         self.is_wanted.store(false, Ordering::Release);
         let asker = (self.asker.lock().unwrap_or_else(PoisonError::into_inner)).take();
         if let Some(asker) = asker {
-            // A panic of its own was told by the panic.
+            // A panic has already printed its message.
             let _ = asker.join();
         }
     }
 
-    /// Who listens was found, or not.
+    /// The search for the listener has ended.
     pub fn on_found(
         &self,
         core: &mut dyn Core,
@@ -258,7 +259,7 @@ impl Connection {
         let peer = core.peer(&there);
         core.watch(peer);
         state.condition = Condition::Asked(peer);
-        // The answer is the first message that comes: nothing else was posted.
+        // The answer is the first message to come: no other buffer is posted.
         if state.talk.listen(core).is_err() {
             return self.fail(core, state, (errors::NOMEM, 0), &[], tell);
         }
@@ -266,7 +267,7 @@ impl Connection {
         state.talk.say(core, peer, Said::Request(from, &data));
     }
 
-    /// Says to who has called that he is connected.
+    /// Accepts a caller.
     ///
     /// # Errors
     /// It is connected, or calls itself.
@@ -299,7 +300,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says what there was no room for, and gives up what takes too long.
+    /// Sends messages for which there was no room, and gives up what takes too long.
     pub fn go_on(&self, core: &mut dyn Core, tell: Teller<'_>) {
         if self.peer().is_ok() {
             return;
@@ -359,7 +360,7 @@ impl Connection {
                 let refused = (errors::CONNREFUSED, words::REJECTED);
                 self.fail(core, state, refused, data, tell);
             }
-            // Of somebody else.
+            // It is another connection's.
             _ => {
                 if state.talk.listen(core).is_err() {
                     self.fail(core, state, (errors::NOMEM, 0), &[], tell);
@@ -409,7 +410,7 @@ impl Connection {
                 let no_info = core::ptr::null_mut();
                 self.events.connection(c::SHUTDOWN, self.fid, no_info, &[]);
             }
-            // Who was asked may have ended when he had answered.
+            // The listener may have ended after it had answered.
             Condition::Asked(peer) if is_of(peer) && lost.why == Failure::PeerGone => {
                 state.until = Some(Instant::now() + self.patience);
                 core.wake_after(self.patience);
@@ -445,7 +446,7 @@ impl Connection {
         Ok(matches!(before, Condition::Connected(_)))
     }
 
-    /// The program has ended the connection: it is told that all is done.
+    /// The program has ended the connection: reports the end.
     pub fn ended(&self) {
         let no_info = core::ptr::null_mut();
         self.events.connection(c::SHUTDOWN, self.fid, no_info, &[]);

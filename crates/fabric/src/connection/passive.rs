@@ -21,14 +21,14 @@ use crate::object::{self, Face, Held, Object, Users};
 use crate::station::{Options, Reach, Sinks, Station};
 use crate::{domain, endpoint, guard, here, info, log, name};
 
-/// What `fi_passive_ep` gives.
+/// The object of `fi_passive_ep`.
 #[repr(C)]
 pub struct Passive {
     face: Face<FidPep>,
     users: Users,
     fabric: Held<Fabric>,
     configuration: Configuration,
-    /// What callers are offered.
+    /// The offer for callers.
     offer: Offer,
     state: Mutex<State>,
 }
@@ -36,7 +36,7 @@ pub struct Passive {
 #[derive(Default)]
 struct State {
     events: Option<Held<EventQueue>>,
-    /// Where it is found, if that was said.
+    /// Its door, if it has an address.
     door: Option<Door>,
     /// There from when it listens.
     station: Option<Arc<Station>>,
@@ -53,13 +53,13 @@ unsafe impl Object for Passive {
 
     fn closed(&self) {
         let mut state = core::mem::take(&mut *self.state());
-        // First: nobody comes any more.
+        // First, so that nobody else calls.
         state.door = None;
         if let Some(station) = state.station.take() {
             if let Some(ears) = station.ears() {
                 ears.events().waiter().remove(&station);
             }
-            // Whoever has called and has no answer is told no.
+            // Rejects callers without an answer.
             drop(self.fabric.callers().of(&Arc::downgrade(&station)));
             if let Some(ears) = station.ears() {
                 ears.events().forget(self.fid());
@@ -105,20 +105,20 @@ impl Passive {
         if state.station.is_some() {
             return Err(errors::OPBADSTATE);
         }
-        // The same port may be meant.
+        // The same port may be wanted again.
         state.door = None;
         state.door = Some(self.door(at)?);
         Ok(())
     }
 
-    /// Where it is found.
+    /// Its address.
     pub fn name(&self) -> Outcome<SocketAddr> {
         let state = self.state();
         let door = state.door.as_ref().ok_or(errors::OPBADSTATE)?;
         door.address().map_err(|_| errors::IO)
     }
 
-    /// Gives the place where it is found to an endpoint that calls from there.
+    /// Gives its address to an endpoint that calls from there.
     ///
     /// # Errors
     /// `-FI_EOPBADSTATE`: it listens, or has no such place.
@@ -175,7 +175,7 @@ impl Passive {
         Ok(())
     }
 
-    /// What callers are offered, at the address where they were found.
+    /// The offer for callers, at the address that they called.
     fn offered(&self, door: &Door) -> Offer {
         let source = match door.address() {
             Ok(at) => name::socket(&at),
@@ -187,7 +187,7 @@ impl Passive {
         }
     }
 
-    /// Says no to who has called.
+    /// Rejects a caller.
     pub fn reject(&self, handle: *mut Fid, data: &[u8]) -> Outcome<()> {
         if data.len() > DATA_BYTES_MAX {
             return Err(errors::INVAL);
@@ -264,7 +264,7 @@ pub unsafe fn open(
     unsafe { object::give(place, passive) }
 }
 
-/// All of a fabric that there are. What a program gives as a handle is only looked for here.
+/// All passive endpoints of a fabric. A program's handle is only compared with these.
 #[derive(Default)]
 pub struct Passives(Mutex<Vec<Weak<Passive>>>);
 

@@ -1,4 +1,4 @@
-//! What is said to make a connection.
+//! The messages that make a connection.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,13 +13,13 @@ use crate::name;
 /// Bytes of the program's that go with a request or an answer.
 pub const DATA_BYTES_MAX: usize = 256;
 
-/// A flag of a ticket, beside those of completions and [`QUIET`](crate::station::QUIET): it is none of the program's.
+/// A flag of a ticket, beside those of completions and [`QUIET`](crate::station::QUIET): it is not the program's.
 pub const TALK: u64 = 1 << 62;
 
-/// What there was no room for is tried again after so long, whoever sleeps meanwhile.
+/// A message for which there was no room is retried after this time, even while others sleep.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
-/// What comes first: which of them it is.
+/// The first byte: the kind of message.
 const REQUEST: u8 = 1;
 const ACCEPT: u8 = 2;
 const REJECT: u8 = 3;
@@ -28,12 +28,12 @@ const REQUEST_FROM: u8 = 4;
 /// The longest of them, bytes.
 const BYTES_MAX: usize = 1 + name::SOCKET_BYTES_MAX + DATA_BYTES_MAX;
 
-/// What is said to make a connection; each with bytes of the program's.
+/// A message to make a connection; each has data of the program's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said<'a> {
-    /// Somebody wants to be connected, who is found there if that is not where his messages come from.
+    /// Asks for a connection. The caller's address, if it is not the sender's.
     Request(Option<SocketAddr>, &'a [u8]),
-    /// Whoever says this is who the caller is connected with.
+    /// The sender is the caller's peer.
     Accept(&'a [u8]),
     /// Nobody is.
     Reject(&'a [u8]),
@@ -52,7 +52,8 @@ impl Said<'_> {
         [&[kind], *data].concat()
     }
 
-    /// When it is said. Who is answered is connected once that is on its way: what he does next comes later.
+    /// When it counts as sent. An accepted caller is connected once the message is on its way: its next messages come
+    /// later.
     fn until(&self) -> Until {
         match self {
             Said::Accept(_) => Until::Reusable,
@@ -76,13 +77,13 @@ impl Said<'_> {
     }
 }
 
-/// What one end says and hears beside the program's messages.
+/// One end's connection messages, sent and received.
 #[derive(Default)]
 pub struct Talk {
     last: usize,
-    /// Where what comes goes, by the ticket.
+    /// Receive buffers, by ticket.
     buffers: BTreeMap<usize, Box<[u8]>>,
-    /// What there was no room for.
+    /// Messages for which there was no room.
     unsaid: VecDeque<(Peer, Until, Vec<u8>)>,
 }
 
@@ -110,7 +111,7 @@ impl Talk {
         Ok(())
     }
 
-    /// What came, and from whom. None: it is nothing that was listened for.
+    /// The received message and its sender. `None`: it is no connection message.
     pub fn heard(&mut self, done: &Completion) -> Option<(Peer, Vec<u8>)> {
         if !matches!(done.ended, Ended::Receive { .. }) {
             return None;
@@ -119,7 +120,7 @@ impl Talk {
         let (Source::Peer(from) | Source::Stranger(from)) = done.source else {
             return None;
         };
-        // Longer than anything that is said, it is nothing.
+        // A message longer than any of these is invalid.
         let len = if done.failure.is_none() {
             done.bytes
         } else {
@@ -135,7 +136,7 @@ impl Talk {
         self.go_on(core);
     }
 
-    /// Says what there was no room for.
+    /// Sends messages for which there was no room.
     pub fn go_on(&mut self, core: &mut dyn Core) {
         while let Some((to, until, mut bytes)) = self.unsaid.pop_front() {
             let send = Send {

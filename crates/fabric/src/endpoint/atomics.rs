@@ -40,7 +40,7 @@ pub static OPS: AtomicOps = AtomicOps {
 /// Flags of atomic operations: no number comes with them.
 const FLAGS: u64 = TX_FLAGS & !c::REMOTE_CQ_DATA;
 
-/// What is computed where, and how it is told.
+/// The operation, the place, and the completion.
 struct Wanted {
     kind: Kind,
     number: Number,
@@ -58,9 +58,9 @@ struct Memory<'a> {
     result: &'a [Piece],
 }
 
-/// Where in whose memory.
+/// The peer, the place and the key.
 type Target = (u64, u64, u64);
-/// On which numbers, what.
+/// Type and operation.
 type What = (u32, u32);
 
 impl Endpoint {
@@ -120,7 +120,7 @@ impl Endpoint {
 /// One is of another length.
 fn check_lengths(wanted: &Wanted, memory: &Memory<'_>) -> Outcome<usize> {
     let result = total(memory.result)?;
-    // What is only read needs nothing to compute with.
+    // A pure read has no operand.
     let bytes = match wanted.operation {
         Operation::Read => result,
         _ => total(memory.operand)?,
@@ -133,7 +133,7 @@ fn check_lengths(wanted: &Wanted, memory: &Memory<'_>) -> Outcome<usize> {
     Ok(bytes)
 }
 
-/// The operand of an operation: none where there is nothing to compute with, since programs give anything then.
+/// The operand of an operation; none for a pure read, because programs then pass anything.
 fn operand(
     operation: Operation,
     number: Number,
@@ -145,7 +145,7 @@ fn operand(
     }
 }
 
-/// What the functions of one piece have in common; the pieces have `count` numbers each.
+/// The common part of the functions with one piece; the pieces have `count` numbers each.
 fn one(
     face: *mut FidEp,
     kind: Kind,
@@ -175,7 +175,7 @@ fn one(
     })
 }
 
-/// Arrays of numbers: operand, what is compared with, where the result goes.
+/// Arrays of numbers: operand, comparand, result.
 struct Arrays {
     operand: (*const Ioc, usize),
     compare: (*const Ioc, usize),
@@ -300,7 +300,7 @@ unsafe extern "C" fn writev(
     context: *mut c_void,
 ) -> isize {
     let arrays = Arrays::of(iov, count);
-    // SAFETY: C gives so many elements.
+    // SAFETY: C gives this many elements.
     unsafe {
         several(
             ep,
@@ -390,7 +390,7 @@ unsafe extern "C" fn readwritev(
 ) -> isize {
     let mut arrays = Arrays::of(iov, count);
     arrays.result = (result, result_count);
-    // SAFETY: C gives so many elements.
+    // SAFETY: C gives this many elements.
     unsafe {
         several(
             ep,
@@ -467,7 +467,7 @@ unsafe extern "C" fn compwritev(
         compare: (compare, compare_count),
         result: (result, result_count),
     };
-    // SAFETY: C gives so many elements.
+    // SAFETY: C gives this many elements.
     unsafe {
         several(
             ep,

@@ -20,7 +20,7 @@ use crate::{guard, name, object};
 
 use super::{Endpoint, endpoint};
 
-/// The functions of endpoints, and of those that wait for callers.
+/// The functions of endpoints, and of passive ones.
 pub static CM_OPS: CmOps = CmOps {
     size: size_of::<CmOps>(),
     setname,
@@ -34,10 +34,10 @@ pub static CM_OPS: CmOps = CmOps {
     join: guard::absent,
 };
 
-/// How an endpoint that is connected begins: what the handle it is opened with stands for.
+/// The beginning of a connected endpoint, from the handle that it is opened with.
 #[derive(Default)]
 pub(super) struct Beginning {
-    /// Where it is found.
+    /// Its address.
     pub at: Option<SocketAddr>,
     /// It calls from there.
     pub door: Option<Door>,
@@ -70,7 +70,7 @@ impl Beginning {
 }
 
 impl Endpoint {
-    /// The same, if it is of a kind that is connected.
+    /// The same, if its type can be connected.
     fn connectable(&self) -> Outcome<&Endpoint> {
         match self.is_connected {
             true => Ok(self),
@@ -122,13 +122,13 @@ impl Endpoint {
         self.station()?.accept(&caller.accept(), data)
     }
 
-    /// Who has called, if it was opened to answer.
+    /// The caller, if it was opened to answer one.
     fn caller(&self) -> MutexGuard<'_, Option<Caller>> {
         self.caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The same place at this endpoint's first link, if it is on all of the host.
+/// The same address on this endpoint's first link, if it is the unspecified one.
 fn specified(mut at: SocketAddr, own: &Address) -> Option<SocketAddr> {
     if at.ip().is_unspecified() {
         at.set_ip(place(own)?.ip());

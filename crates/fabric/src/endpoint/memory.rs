@@ -40,7 +40,7 @@ enum Way {
     Write,
 }
 
-/// Where in whose memory, and how it is told.
+/// The peer, the place in its memory, and the completion.
 struct Place {
     peer: u64,
     remote: Remote,
@@ -81,7 +81,7 @@ impl Endpoint {
     ) -> Outcome<()> {
         let station = self.station()?;
         check(place.flags, TX_FLAGS)?;
-        // What is read cannot be copied before.
+        // The result of a read cannot be copied in advance.
         let inject = way == Way::Write && check_inject(place.flags, pieces)?;
         station.with_peer(place.peer, |core, peer| {
             let transfer = Transfer {
@@ -103,7 +103,7 @@ impl Endpoint {
     }
 }
 
-/// What the functions of one piece have in common.
+/// The common part of the functions with one piece.
 fn one(
     face: *mut FidEp,
     way: Way,
@@ -145,7 +145,7 @@ fn one_inject(
 }
 
 /// # Safety
-/// The pieces are an array of so many.
+/// The pieces are an array of this length.
 unsafe fn several(
     face: *mut FidEp,
     way: Way,
@@ -220,7 +220,7 @@ unsafe extern "C" fn readv(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several(ep, Way::Read, (iov, count), (from, offset, key), context) }
 }
 
@@ -259,7 +259,7 @@ unsafe extern "C" fn writev(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several(ep, Way::Write, (iov, count), (to, offset, key), context) }
 }
 

@@ -47,7 +47,7 @@ pub static TAGGED_OPS: TaggedOps = TaggedOps {
     injectdata: tinjectdata,
 };
 
-/// What is sent, without the bytes.
+/// A send, without the bytes.
 struct Outgoing {
     to: u64,
     tag: Option<u64>,
@@ -56,7 +56,7 @@ struct Outgoing {
     flags: u64,
 }
 
-/// What is waited for, without the buffer.
+/// A receive, without the buffer.
 struct Incoming {
     from: u64,
     /// And the bits of it that do not matter.
@@ -174,7 +174,7 @@ impl Endpoint {
         Ok(Some(min))
     }
 
-    /// Whether the sender is told by address; else what stands there means nothing.
+    /// Whether the sender is given by address; otherwise the field is ignored.
     fn is_directed(&self, wanted: &Incoming) -> bool {
         let both = c::DIRECTED_RECV | c::EXACT_DIRECTED_RECV;
         match wanted.tag {
@@ -184,7 +184,7 @@ impl Endpoint {
     }
 }
 
-/// What is to be done with a message, if the program only looks for one.
+/// What to do with a message, if the program only peeks.
 fn look(flags: u64) -> Option<Peek> {
     if flags & c::PEEK == 0 {
         None
@@ -202,7 +202,7 @@ fn data_of(flags: u64, data: u64) -> Option<u64> {
     (flags & c::REMOTE_CQ_DATA != 0).then_some(data)
 }
 
-/// What the functions without a structure have in common.
+/// The common part of the functions without a structure.
 fn one_send(
     face: *mut FidEp,
     (buffer, len): (*const c_void, usize),
@@ -273,7 +273,7 @@ fn one_receive(
 }
 
 /// # Safety
-/// The pieces are an array of so many.
+/// The pieces are an array of this length.
 unsafe fn several_send(
     face: *mut FidEp,
     (iov, count): (*const iovec, usize),
@@ -289,18 +289,19 @@ unsafe fn several_send(
 }
 
 /// # Safety
-/// The pieces are an array of so many.
+/// The pieces are an array of this length.
 unsafe fn several_receive(
     face: *mut FidEp,
     (iov, count): (*const iovec, usize),
     wanted: impl FnOnce(&Endpoint) -> Incoming,
 ) -> isize {
     guard::posted(|| {
-        // SAFETY: as above; C gives an endpoint of ours, and memory that nobody uses until the completion.
+        // SAFETY: as above; C gives an endpoint of ours, and memory that nobody uses until the
+        // completion.
         unsafe {
             let endpoint = endpoint(face.cast())?;
             let wanted = wanted(endpoint);
-            // What is dropped or only looked at needs no memory.
+            // Peeking and discarding need no memory.
             if wanted.flags & (c::DISCARD | c::PEEK) != 0 {
                 return endpoint.receive(&wanted, &[]);
             }
@@ -339,7 +340,7 @@ unsafe extern "C" fn recvv(
         context,
         flags: endpoint.default_rx_flags(),
     };
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several_receive(ep, (iov, count), wanted) }
 }
 
@@ -384,7 +385,7 @@ unsafe extern "C" fn sendv(
         context,
         flags: endpoint.default_tx_flags(),
     };
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several_send(ep, (iov, count), message) }
 }
 
@@ -459,7 +460,7 @@ unsafe extern "C" fn trecvv(
         context,
         flags: endpoint.default_rx_flags(),
     };
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several_receive(ep, (iov, count), wanted) }
 }
 
@@ -506,7 +507,7 @@ unsafe extern "C" fn tsendv(
         context,
         flags: endpoint.default_tx_flags(),
     };
-    // SAFETY: C gives so many pieces.
+    // SAFETY: C gives this many pieces.
     unsafe { several_send(ep, (iov, count), message) }
 }
 

@@ -1,4 +1,4 @@
-//! Endpoints: what they are bound to, how they are enabled; what carries data is in the files beside.
+//! Endpoints: what they are bound to, how they are enabled; data transfer is in the files beside.
 
 mod atomics;
 mod connect;
@@ -36,16 +36,16 @@ pub use connect::CM_OPS;
 /// A multi-receive buffer is released when fewer bytes than these are free, unless the program says how many.
 const MIN_MULTI_RECV_BYTES: usize = 64;
 
-/// What kind of operation a flag may say again, which changes nothing.
+/// Kinds of operations that flags may repeat, without effect.
 const KINDS: u64 = c::MSG | c::TAGGED | c::RMA | c::ATOMIC | c::SEND | c::RECV | c::READ | c::WRITE;
-/// Hints that change nothing.
+/// Hints without effect.
 const HINTS: u64 = c::MORE | c::AFFINITY;
-/// Flags of what sends, writes, reads or computes.
+/// Flags of sends, writes, reads and atomics.
 const TX_FLAGS: u64 = info::TX_OP_FLAGS | c::REMOTE_CQ_DATA | KINDS | HINTS;
-/// Flags of what receives.
+/// Flags of receives.
 const RX_FLAGS: u64 = info::RX_OP_FLAGS | c::PEEK | c::CLAIM | c::DISCARD | KINDS | HINTS;
 
-/// What `fi_endpoint` gives.
+/// The object of `fi_endpoint`.
 #[repr(C)]
 pub struct Endpoint {
     face: Face<FidEp>,
@@ -54,16 +54,16 @@ pub struct Endpoint {
     caps: u64,
     /// It is of a kind that has one peer.
     is_connected: bool,
-    /// Where it is found, as programs know it, if that is not where its engine is.
+    /// Its address for programs, if that is not its engine's.
     at: Option<SocketAddr>,
     /// Keeps that place from others, if it calls from there.
     door: Option<Door>,
-    /// Who has called, if it was opened to answer.
+    /// The caller, if it was opened to answer one.
     caller: Mutex<Option<Caller>>,
     /// Flags of operations that name none.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
-    /// Whether only operations that ask for it are told by a completion.
+    /// Whether only operations that ask for it get a completion.
     is_tx_selective: AtomicBool,
     is_rx_selective: AtomicBool,
     min_multi_recv: AtomicUsize,
@@ -72,7 +72,7 @@ pub struct Endpoint {
     station: OnceLock<Arc<Station>>,
 }
 
-/// What it was bound to.
+/// What it is bound to.
 #[derive(Default)]
 struct Bound {
     vector: Option<Held<AddressVector>>,
@@ -111,7 +111,7 @@ impl Endpoint {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What does its work.
+    /// Its engine.
     ///
     /// # Errors
     /// `-FI_EOPBADSTATE`: it is not enabled.
@@ -137,7 +137,7 @@ impl Endpoint {
         }
     }
 
-    /// That of a receive.
+    /// The ticket of a receive.
     fn rx_ticket(&self, context: *mut c_void, kind: u64, flags: u64) -> Ticket {
         let is_quiet = self.is_rx_selective.load(Ordering::Relaxed) && flags & c::COMPLETION == 0;
         Ticket {
@@ -313,7 +313,7 @@ impl Endpoint {
         self.domain.remove(station);
     }
 
-    /// The flags of operations that name none: those of one direction.
+    /// The default flags of operations in one direction.
     fn default_flags(&self, direction: u64) -> Outcome<(&AtomicU64, u64)> {
         match direction & (c::SEND | c::RECV) {
             c::SEND => Ok((&self.tx_flags, info::TX_OP_FLAGS)),
@@ -332,7 +332,7 @@ fn check(flags: u64, possible: u64) -> Outcome<()> {
     }
 }
 
-/// Whether what is to be injected is short enough.
+/// Whether data to be injected is short enough.
 fn check_inject(flags: u64, pieces: &[Piece]) -> Outcome<bool> {
     let is_injected = flags & c::INJECT != 0;
     if is_injected && pieces::total(pieces)? > INJECT_BYTES_MAX {

@@ -16,10 +16,10 @@ pub struct Pieces {
     count: usize,
 }
 
-/// One piece. Where nothing is, a pointer that is not null, as Rust's slices want it.
+/// A piece. If it is empty, with a non-null pointer, as Rust's slices need it.
 ///
 /// # Errors
-/// Bytes at no address.
+/// Bytes at address 0.
 pub fn piece(base: *const c_void, bytes: usize) -> Outcome<Piece> {
     if base.is_null() && bytes > 0 {
         return Err(errors::INVAL);
@@ -55,20 +55,20 @@ impl Pieces {
         Ok(collected)
     }
 
-    /// Those of an array of C's.
+    /// The pieces of an array of C's.
     ///
     /// # Errors
     /// There are too many, or one has no address.
     ///
     /// # Safety
-    /// It is null or has so many elements.
+    /// It is null or has `count` elements.
     pub unsafe fn of(iov: *const iovec, count: usize) -> Outcome<Pieces> {
         // SAFETY: as above.
         let iov = unsafe { guard::array(iov, count) }?;
         Pieces::collect(iov.iter().map(|iov| piece(iov.iov_base, iov.iov_len)))
     }
 
-    /// Those of an array of numbers, so many bytes each.
+    /// The pieces of an array of numbers of `bytes_each` bytes.
     ///
     /// # Errors
     /// As above.
@@ -90,7 +90,7 @@ impl Pieces {
     }
 }
 
-/// A piece of so many numbers.
+/// A piece of this many numbers.
 ///
 /// # Errors
 /// It has no address, or is longer than memory.

@@ -1,4 +1,4 @@
-//! Datagrams to any address, and to which.
+//! Datagrams to any address, with their destinations.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -13,7 +13,7 @@ use crate::sys::{self, Ancillary, check_len, retry, set_option};
 // linux/in6.h
 const IPV6_ORIGDSTADDR: libc::c_int = 74;
 
-/// What receives datagrams to any address.
+/// A socket that receives datagrams to any address.
 pub(super) fn open() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     socket.set_only_v6(false)?;
@@ -25,17 +25,18 @@ pub(super) fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What was received.
+/// A received datagram.
 pub(super) struct Received {
     pub from: SocketAddr,
-    /// Where it was sent to (with port 0 if the socket tells only the address), if the socket tells.
+    /// Its destination (with port 0 if the socket only reports the address), if the socket reports
+    /// it.
     pub to: Option<SocketAddr>,
     /// Of a queued error: its number.
     pub error: Option<u32>,
     pub bytes: usize,
 }
 
-/// The next datagram, or with the flag MSG_ERRQUEUE error; `None` when there is none. Never waits.
+/// The next datagram or, with the flag MSG_ERRQUEUE, error; `None` if there is none. Never waits.
 pub(super) fn receive(
     socket: &Socket,
     buffer: &mut [u8],

@@ -1,6 +1,7 @@
-//! Pings: echo requests of the namespace's programs, asked of whom they are for by a socket outside.
+//! Pings: echo requests of the namespace's programs, sent on to their targets by a socket outside.
 //!
-//! The namespace's kernel would answer them for every address, since every address is its own; it is told not to.
+//! The namespace's kernel would answer them for every address, since every address is its own; that is
+//! switched off.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +13,8 @@ use super::packet::{self, ICMP, ICMP_V6, Unreachable};
 use super::{Capture, begin_connecting, check_handed_on, datagrams, read_now};
 use crate::sys::set_option;
 
-/// Has the kernel answer no echo requests, of IPv4 and of IPv6 (Documentation/networking/ip-sysctl.rst).
+/// Settings by which the kernel answers no echo requests, for IPv4 and for IPv6
+/// (Documentation/networking/ip-sysctl.rst).
 const ANSWER_NONE: [&str; 2] = [
     "/proc/sys/net/ipv4/icmp_echo_ignore_all",
     "/proc/sys/net/ipv6/icmp/echo_ignore_all",
@@ -28,7 +30,7 @@ const SOL_RAW: libc::c_int = 255;
 const ICMP_FILTER: libc::c_int = 1;
 const ICMPV6_FILTER: libc::c_int = 1;
 
-/// Somebody asks somebody.
+/// The two ends of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Echo {
     /// The program's address.
@@ -46,7 +48,7 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// Hears those of the namespace that this thread is in; its kernel answers none any more.
+    /// Receives those of this thread's namespace; its kernel no longer answers any.
     ///
     /// # Errors
     /// The thread may not, or the kernel's settings cannot be changed: it answers as before.
@@ -66,7 +68,7 @@ impl Echoes {
         Ok(Echoes { sockets: [v4, v6] })
     }
 
-    /// The next request, and its message in `buffer`; `None` when there is none.
+    /// The next request, with its message in `buffer`; `None` if there is none.
     ///
     /// # Errors
     /// Not expected.
@@ -98,7 +100,7 @@ impl Echoes {
         Ok(None)
     }
 
-    /// Where they are to be waited for, of IPv4 and of IPv6.
+    /// Descriptors to wait for them, for IPv4 and for IPv6.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.sockets[0].as_fd(), self.sockets[1].as_fd()]
     }
@@ -114,8 +116,8 @@ pub struct Pinger {
 }
 
 impl Pinger {
-    /// One of this process and of this thread's network namespace. An ordinary user may have one where
-    /// `net.ipv4.ping_group_range` says so, else it takes CAP_NET_RAW.
+    /// A socket of this process and of this thread's network namespace. Ordinary users may have one
+    /// where `net.ipv4.ping_group_range` allows it; else it needs CAP_NET_RAW.
     ///
     /// # Errors
     /// `PermissionDenied`: not for this user. No descriptors are left.
@@ -129,7 +131,7 @@ impl Pinger {
             Ok(socket) => (socket, false),
             Err(_) => (Socket::new(domain, raw(), Some(protocol))?, true),
         };
-        // What a router says is to be heard, too.
+        // Errors from routers should arrive, too.
         let (level, option) = match is_v6 {
             true => (libc::SOL_IPV6, libc::IPV6_RECVERR),
             false => (libc::SOL_IP, libc::IP_RECVERR),
@@ -142,7 +144,7 @@ impl Pinger {
         })
     }
 
-    /// What another process of this user's handed on.
+    /// Takes a descriptor from another process of this user.
     ///
     /// # Errors
     /// It is something else.
@@ -159,7 +161,7 @@ impl Pinger {
         })
     }
 
-    /// Asks nobody else from now on.
+    /// From now on sends to this target only.
     ///
     /// # Errors
     /// There is no way to there.
@@ -167,7 +169,7 @@ impl Pinger {
         begin_connecting(&self.socket, SocketAddr::new(to, 0))
     }
 
-    /// Sends a request, which keeps its identifier if that of the socket is not the kernel's to choose.
+    /// Sends a request, which keeps its identifier unless the kernel chooses the socket's.
     ///
     /// # Errors
     /// As send(2) has.
@@ -201,7 +203,7 @@ impl Pinger {
         Ok((is_answer && is_own).then_some(message))
     }
 
-    /// Passes over what the kernel keeps of errors that were told.
+    /// Discards errors that the kernel keeps after reporting them.
     pub fn forget_errors(&self) {
         while let Ok(Some(_)) = datagrams::receive(&self.socket, &mut [], libc::MSG_ERRQUEUE) {}
     }
@@ -214,7 +216,7 @@ impl AsFd for Pinger {
 }
 
 impl Capture {
-    /// Gives a program the answer to its request, made of any message of echo.
+    /// Gives a program the answer to its request, made of any echo message.
     ///
     /// # Errors
     /// It is longer than a packet may be.
@@ -236,7 +238,7 @@ impl Capture {
         self.answer(&answer, echo.from)
     }
 
-    /// Tells a program that its request, of which this is the message, does not arrive, and why.
+    /// Tells a program that its request with this message does not arrive, and why.
     ///
     /// # Errors
     /// Not expected.

@@ -1,14 +1,13 @@
 //! Another network namespace's TCP connections and datagrams, caught where they begin.
 //!
-//! In the namespace every address is its own ("AnyIP": a route of type local for all), so
-//! whatever a program connects to, its kernel sends the packets round `lo`. A SYN to another
-//! host is dropped by a rule ([`Rules`]), and so is one to the namespace's own addresses and those of
-//! loopback if nobody there takes it: programs of one node have a namespace each, and there may be one
-//! in another that does. The kernel's log (NFLOG) tells of those that are dropped, and of no others.
-//! When it is known what the host would have said, a SYN is [sent once more](Capture::admit) and comes
-//! out of [`Capture::accept`], or [refused](Capture::refuse): connecting succeeds, fails or waits
-//! exactly as the far end does. From then on both sides have a genuine TCP connection, and no system
-//! call of the program's costs more than before.
+//! In the namespace every address is its own ("AnyIP": a route of type local for all), so whatever a
+//! program connects to, its kernel sends the packets through `lo`. A rule ([`Rules`]) drops a SYN to
+//! another host, and also one to the namespace's own addresses and to loopback if nobody there accepts it:
+//! each program of a node has a namespace, and a program in another one may accept it. The kernel's log
+//! (NFLOG) reports the dropped SYNs, and no others. When the host's answer is known, a SYN is [sent once
+//! more](Capture::admit) and comes out of [`Capture::accept`], or is [refused](Capture::refuse):
+//! connecting succeeds, fails or waits exactly as the far end does. From then on both sides have a genuine
+//! TCP connection, and no system call of the program's costs more than before.
 //!
 //! All of it works in a user namespace of an ordinary user. The sockets belong to the namespace
 //! they were made in, wherever their user goes.
@@ -46,28 +45,27 @@ use crate::sys::{check, check_len, get_option, set_option};
 use namespace::CONGESTION_CONTROL;
 use syn::SYN_BYTES_MAX;
 
-/// What a SYN bears that is sent once more.
+/// Mark of a SYN that is sent once more.
 const MARK: u32 = 0x7ab;
-/// What packets bear that speak for other hosts: they are for the program, whatever address of this
-/// node it is asked at.
+/// Mark of packets that speak for other hosts: they are for the program, whatever address of this node
+/// they are sent to.
 const MARK_INWARD: u32 = 0x7ac;
-/// What packets bear that nobody is to hear.
+/// Mark of packets that nobody must receive.
 const MARK_SILENT: u32 = 0x7ad;
-/// Which group of listeners of the kernel's log is told of SYNs. The low ones are in use by programs that
-/// keep logs, of which there may be one in the namespace.
+/// The group of the kernel's log for SYNs. The low ones are used by programs that keep logs, one of which
+/// may be in the namespace.
 const LOG_GROUP: u16 = 0x7ab;
-/// What the log says of a packet besides its bytes.
+/// Bytes of the log's own data about a packet.
 const LOG_FACTS_BYTES_MAX: usize = 1024;
 /// SYNs that may wait to be looked at: 300 connections at once are more than the default holds,
 /// and one that is lost is repeated only after a second.
 const SYN_BUFFER_BYTES: usize = 16 << 20;
-/// Messages that tell of no SYN and are passed over on the way to one. The rules have none sent.
+/// The most messages without a SYN that are skipped at a time. The rules cause none.
 const OTHER_MESSAGES_MAX: usize = 64;
-/// What of a kind may have come while nobody looked: more than the buffers hold.
+/// The most of one kind that may have arrived meanwhile: more than the buffers hold.
 const WAITING_MAX: usize = 1 << 17;
-/// Where the listener and the socket for datagrams are bound. Nobody else can have this port: not a
-/// client, not a server of an ordinary user; and not one of root, unless it serves tcpmux (RFC 7805:
-/// historic).
+/// Port of the listener and of the datagram socket. Nobody else can have it: no client, no server of an
+/// ordinary user; and none of root, unless it serves tcpmux (RFC 7805: historic).
 pub const PORT: u16 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -80,7 +78,7 @@ const TCP_REPAIR_OFF_NO_PROBE: libc::c_int = -1;
 // asm-generic/sockios.h
 const SIOCATMARK: libc::Ioctl = 0x8905;
 
-/// The sockets, in the order in which they are handed on.
+/// The sockets, in the order in which they are handed over.
 #[derive(Debug)]
 pub struct Capture {
     syns: OwnedFd,
@@ -97,7 +95,7 @@ pub struct Capture {
 pub const DESCRIPTORS: usize = 7;
 
 impl Capture {
-    /// Catches what begins in the network namespace this thread is in, which has the
+    /// Catches connections and datagrams that begin in this thread's network namespace, which has the
     /// addresses `own` and is nobody else's.
     ///
     /// # Errors
@@ -127,14 +125,14 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The next SYN to another host, or to an address of the namespace's own where nobody takes it; `None`
-    /// when there is none.
+    /// The next SYN to another host, or to an address of the namespace's own where nobody accepts it;
+    /// `None` if there is none.
     ///
     /// # Errors
     /// Not expected.
     pub fn next_syn(&self) -> io::Result<Option<Syn>> {
         let mut message = [0; SYN_BYTES_MAX + LOG_FACTS_BYTES_MAX];
-        // Whoever handed it on may have it receive other messages: of those a few are passed over at a time.
+        // Another owner of the socket may make it receive other messages: skip a few of them at a time.
         for _ in 0..OTHER_MESSAGES_MAX {
             let (at, length) = (message.as_mut_ptr().cast(), message.len());
             let socket = self.syns.as_raw_fd();
@@ -183,8 +181,8 @@ impl Capture {
         self.answer(&told, from)
     }
 
-    /// The next connection that was admitted: its socket, not blocking, the program's end, and
-    /// whom it thinks to be connected to. `None` when there is none.
+    /// The next admitted connection: its socket, non-blocking, the program's end, and the address that it
+    /// believes to be connected to. `None` if there is none.
     ///
     /// # Errors
     /// No descriptors are left; the connection still waits then.
@@ -192,9 +190,8 @@ impl Capture {
         accept(self.listener.accept())
     }
 
-    /// The next datagram to another host, or to an address of the namespace's own where no socket takes
-    /// it: from which of the program's sockets, to whom, and how many bytes of it are in `buffer`. `None`
-    /// when there is none.
+    /// The next datagram to another host, or to an address of the namespace's own where no socket receives
+    /// it: the program's end, the destination, and its length in `buffer`. `None` if there is none.
     ///
     /// # Errors
     /// Not expected.
@@ -222,7 +219,7 @@ impl Capture {
         self.answer(&packet::datagram(from, to, data), to.ip())
     }
 
-    /// Tells the program that what it sent from one end to the other does not arrive, and why.
+    /// Tells the program that its datagram between these ends does not arrive, and why.
     ///
     /// # Errors
     /// Not expected.
@@ -255,8 +252,8 @@ impl Capture {
         send(socket, packet, to)
     }
 
-    /// Forgets what came while nobody looked: SYNs, which the programs' kernel repeats, datagrams,
-    /// and connections that were admitted, which are reset.
+    /// Discards what arrived while nobody listened: SYNs, which the programs' kernel repeats, datagrams,
+    /// and admitted connections, which are reset.
     pub fn forget_waiting(&self) {
         let waiting = 0..WAITING_MAX;
         let syns = waiting.clone().map_while(|_| self.next_syn().ok()?);
@@ -269,12 +266,12 @@ impl Capture {
         admitted.for_each(|(socket, ..)| reset(socket));
     }
 
-    /// Where SYNs are to be waited for.
+    /// Descriptor to wait for SYNs.
     pub fn syn_descriptor(&self) -> BorrowedFd<'_> {
         self.syns.as_fd()
     }
 
-    /// Where connections are to be waited for.
+    /// Descriptor to wait for connections.
     pub fn accept_descriptor(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }

@@ -15,23 +15,23 @@ use crate::outside::Tun;
 
 /// `lo` is the first device of every network namespace.
 const LOOPBACK: u32 = 1;
-/// What the device with the node's addresses is called, as the virtual NIC is: programs that are
-/// told a device by its name, or look for one that is not `lo`, find it.
+/// Name of the device with the node's addresses, the same as the virtual NIC's: programs that are given a device's name, or look
+/// for one that is not `lo`, find it.
 const DEVICE: &str = "tab0";
-/// A veth has another end; nothing leaves there, for every address is local.
+/// A veth has another end; nothing leaves there, since every address is local.
 const DEVICE_END: &str = "tab0-end";
-/// What the one is called that leads outside.
+/// Name of the device that leads outside.
 const DEVICE_OUTSIDE: &str = "tab-out";
-/// Packets that may wait in it until they are read: what all senders may have under way, be it in small pieces.
+/// Packets that may wait in it until they are read: all senders' data in flight, even in small pieces.
 const OUTSIDE_QUEUE_PACKETS: u32 = 4096;
-/// TCP hands over so much at once, in segments, where many connections have a small share each (ip-sysctl.rst): each packet costs the same
-/// on its way to the gateway.
+/// The least number of segments that TCP hands over at once, where many connections have a small share each (ip-sysctl.rst): each
+/// packet costs the same on its way to the gateway.
 const LEAST_SEGMENTS: (&str, &[u8]) = ("ipv4/tcp_min_tso_segs", b"12");
-/// What TCP sent outside is repeated after so long at the least: a gateway that takes over from another one cannot know what was lost with
-/// that one. Longer than others wait with an acknowledgement (40 ms, Linux).
+/// TCP's minimum retransmission timeout to outside: a gateway that takes over from another one cannot know which packets were
+/// lost. Longer than others delay acknowledgements (40 ms, Linux).
 const LEAST_TIMEOUT: Duration = Duration::from_millis(60);
-/// What TCP connections inside use: over loopback, where nothing is lost, BBR (a host's default,
-/// maybe) is three times slower.
+/// Congestion control of TCP connections inside: over loopback, where nothing is lost, BBR (perhaps the host's default) is three
+/// times slower.
 pub(super) const CONGESTION_CONTROL: &str = "cubic";
 /// The longest packets on `lo` (BIG TCP): each costs the same, however long it is.
 const LOOPBACK_PACKET_BYTES: u32 = 200_000;
@@ -79,10 +79,9 @@ impl core::error::Error for NamespaceError {}
 pub struct Namespace(());
 
 impl Namespace {
-    /// Moves this process, which must have a single thread, into a network namespace of its
-    /// own, with these addresses (and the lengths of their networks' prefixes; what it sends comes from
-    /// the one that [`source_for`] tells); an ordinary user's into a user namespace as well, in which it
-    /// stays who it is. What `wide` tells leads elsewhere leaves by a TUN.
+    /// Moves this process, which must have a single thread, into a network namespace of its own, with these addresses (and prefix
+    /// lengths; [`source_for`] gives the source of its packets). An ordinary user's process also enters a user namespace, in
+    /// which it keeps its identity. Traffic that `wide` leads elsewhere leaves by a TUN.
     ///
     /// # Errors
     /// The kernel does not permit it, or lacks something.
@@ -112,7 +111,7 @@ impl Namespace {
         Ok((Namespace(()), tun))
     }
 
-    /// Has `/etc/hosts` say what it says, and `names` besides, to the processes of this namespace.
+    /// Makes `/etc/hosts` contain its old content, and `names` as well, for the processes of this namespace.
     ///
     /// # Errors
     /// There is no such file, or the kernel does not permit to mount another over it.
@@ -132,7 +131,7 @@ impl Namespace {
         // file system is in the way of /proc, which is always there, and which only this process sees so.
         namespaces::mount_memory(c"/proc").map_err(step())?;
         let mounted = cover_hosts(&text);
-        // What is mounted stays, without its name.
+        // The mount stays, without its name.
         let uncovered = namespaces::unmount(c"/proc");
         mounted.and(uncovered).map_err(step())
     }
@@ -168,7 +167,7 @@ pub fn is_inside() -> io::Result<bool> {
 pub struct Wide {
     /// These: one of a family.
     pub addresses: Vec<IpAddr>,
-    /// Addresses of nodes: they are of the cluster, whatever networks they are in.
+    /// Addresses of nodes: they belong to the cluster, whatever networks they are in.
     pub nodes: Vec<IpAddr>,
 }
 
@@ -179,8 +178,8 @@ impl Wide {
     }
 }
 
-/// Gives the namespace its addresses, and makes all others of the cluster, or all others, its own as well. The TUN that leads outside, if
-/// there is to be one.
+/// Gives the namespace its addresses, and makes all others of the cluster, or all others, its own as well. Returns the TUN that
+/// leads outside, if there is one.
 pub(super) fn furnish(
     own: &[(IpAddr, u8)],
     wide: Option<&Wide>,
@@ -213,7 +212,7 @@ pub(super) fn furnish(
         let source = source_for(own, first);
         let made = route.add_network_local((first, prefix), source, CONGESTION_CONTROL);
         match made {
-            // A kernel without IPv6 has nothing to be caught there.
+            // A kernel without IPv6 has nothing to catch there.
             Err(_) if first.is_ipv6() && source.is_none() => {}
             made => made.map_err(NamespaceError::step("make all addresses local"))?,
         }
@@ -230,10 +229,10 @@ pub(super) fn furnish(
         .transpose()
 }
 
-/// Switches a device on that nothing but its addresses is to be seen of. Its number.
+/// Switches a device on, of which nothing but its addresses must be visible. Returns its number.
 fn switch_on(route: &mut RouteSocket, name: &str) -> io::Result<u32> {
     let link = route.link(name)?.ok_or(io::ErrorKind::NotFound)?;
-    // Fails where there is no IPv6; then there is nothing to silence.
+    // Fails if there is no IPv6; then there is nothing to silence.
     let _ = route.silence_ipv6(link.index);
     let up = LinkSettings {
         up: true,
@@ -243,7 +242,8 @@ fn switch_on(route: &mut RouteSocket, name: &str) -> io::Result<u32> {
     Ok(link.index)
 }
 
-/// What of a family stays within though no node has it: all, or, where the cluster has an outside address of the family, what nobody routes.
+/// The networks of a family that stay inside although no node has them: all, or, if the cluster has an outside address of the
+/// family, those that nobody routes.
 fn networks_of_family(wide: Option<&Wide>, is_v4: bool) -> impl Iterator<Item = (IpAddr, u8)> {
     let v4 = |a, b, prefix| (IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), prefix);
     let v6 = |first, prefix| (Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), prefix);
@@ -262,7 +262,7 @@ fn networks_of_family(wide: Option<&Wide>, is_v4: bool) -> impl Iterator<Item = 
     networks.into_iter()
 }
 
-/// The way outside, for what is of no node.
+/// The way outside, for addresses of no node.
 fn open_wide(
     route: &mut RouteSocket,
     own: &[(IpAddr, u8)],
@@ -287,7 +287,7 @@ fn open_wide(
     route
         .set_link(index, queue)
         .map_err(NamespaceError::step(STEP))?;
-    // Where the kernel's settings cannot be changed, it costs more.
+    // If the kernel's settings cannot be changed, it costs more.
     let _ = fs::write(setting_path(LEAST_SEGMENTS.0), LEAST_SEGMENTS.1);
     for address in &wide.addresses {
         route
@@ -310,9 +310,8 @@ const fn whole(address: IpAddr) -> u8 {
     }
 }
 
-/// Which of the addresses `own` (with the lengths of their networks' prefixes) what is sent to
-/// `destination` comes from, if the sender does not say: the one in its network, or else the first of
-/// its family. So it is with the node's own routes.
+/// Which of the addresses `own` (with prefix lengths) is the source of packets to `destination`, if the sender does not say: the
+/// one in its network, or else the first of its family. The node's own routes do the same.
 pub fn source_for(own: &[(IpAddr, u8)], destination: IpAddr) -> Option<IpAddr> {
     let of_family = own
         .iter()

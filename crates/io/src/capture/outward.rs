@@ -1,4 +1,4 @@
-//! Sockets that lead out of a node, made by a process of the user whose programs speak by them, or are reached
+//! Sockets that lead out of a node, made by a process of the user whose programs send by them, or are reached
 //! at them.
 
 use std::io;
@@ -32,15 +32,16 @@ impl Network {
         }
     }
 
-    /// That of a socket, wherever its user has gone.
+    /// The namespace of a socket, wherever its user has gone.
     fn of(socket: &impl AsFd) -> io::Result<Network> {
         get_option(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, 0).map(Network)
     }
 }
 
-/// A plain socket that leads out of a node, made by a process of the user whose program speaks by it: to the
-/// kernel (rules by user or cgroup, audit) what leaves is that user's, whoever sends it. And so is the port that
-/// it is bound to, whoever binds it: the kernel shares it (SO_REUSEPORT) with that user's sockets alone.
+/// A plain socket that leads out of a node, made by a process of the user whose program sends by it: to the
+/// kernel (rules by user or cgroup, audit) its traffic is that user's, whoever sends it. The port that it is
+/// bound to is the user's as well, whoever binds it: the kernel shares it (SO_REUSEPORT) only with that user's
+/// sockets.
 #[derive(Debug)]
 pub struct Outward {
     socket: Socket,
@@ -62,11 +63,11 @@ impl Outward {
         Ok(Outward { socket, is_v6 })
     }
 
-    /// What another process handed on, which may be anybody.
+    /// Takes a descriptor from another process, which may be anybody's.
     ///
     /// # Errors
-    /// It is something else, or of another network namespace than this one, and given back. (A port that was
-    /// had there, or of another protocol, would be taken for one of this node.)
+    /// It is something else, or of another network namespace than this one, and is returned. (A port in
+    /// another namespace, or of another protocol, would be mistaken for one of this node.)
     pub fn from_descriptor(
         descriptor: OwnedFd,
         is_tcp: bool,
@@ -85,12 +86,12 @@ impl Outward {
         Ok(Outward { socket, is_v6 })
     }
 
-    /// Has a port (of 0: one that is free), to become a [`Listener`].
+    /// Binds a port (0: one that is free), to become a [`Listener`].
     ///
     /// # Errors
     /// Somebody else has it, or one may not, or the node does not have the address.
     pub fn bind_to_listen(&self, address: SocketAddr, sharing: Sharing) -> io::Result<()> {
-        // What is left of earlier connections is in the namespace of the program, whose kernel has looked.
+        // Remains of earlier connections are in the program's namespace, whose kernel has checked them.
         let by_address = true;
         self.share(Sharing {
             by_address,
@@ -116,7 +117,7 @@ impl Outward {
         self.socket.bind(&address.into())
     }
 
-    /// It is to be bound with this sharing, whatever it was made with.
+    /// Sets the sharing for the next bind, whatever it was made with.
     fn share(&self, sharing: Sharing) -> io::Result<()> {
         self.socket.set_reuse_address(sharing.by_address)?;
         self.socket.set_reuse_port(sharing.by_port)?;
@@ -126,12 +127,12 @@ impl Outward {
         Ok(())
     }
 
-    /// Connects it, from one of the addresses of the namespace it was made in if that is given. Not blocking
-    /// if nobody has set it to block; when it is writable, it is connected or has its error.
+    /// Connects it, from one of the addresses of the namespace it was made in, if given. Does not block unless
+    /// somebody has set it to; when it is writable, it is connected or has its error.
     ///
     /// # Errors
-    /// It cannot be reached, as far as is known at once; or the namespace does not have that address, or
-    /// nobody else may see it.
+    /// The target is known at once to be unreachable; or the namespace does not have that address, or must not
+    /// show it.
     pub fn connect(&self, from: Option<IpAddr>, to: SocketAddr) -> io::Result<()> {
         if from.is_some_and(|from| from.is_loopback() && !to.ip().is_loopback()) {
             return Err(io::ErrorKind::AddrNotAvailable.into());
@@ -142,10 +143,10 @@ impl Outward {
         begin_connecting(&self.socket, to)
     }
 
-    /// Sends a datagram to whom it is connected to; never waits.
+    /// Sends a datagram to its peer; never waits.
     ///
     /// # Errors
-    /// As send(2) has; also what became of an earlier one, and this one is not sent then.
+    /// Those of send(2), including errors of an earlier datagram; then this one is not sent.
     pub fn send(&self, data: &[u8]) -> io::Result<()> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         self.socket.send_with_flags(data, flags).map(drop)
@@ -195,7 +196,7 @@ impl AsFd for Outward {
     }
 }
 
-/// Whether this thread's network namespace has an address: what is sent to one that it has stays within it.
+/// Whether this thread's network namespace has an address: packets to it stay inside.
 pub fn has_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! IP packets made by hand, for what a socket cannot send: in another host's name. Pure.
+//! IP packets made by hand, for what a socket cannot send: with another host's address as the source. Pure.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ pub(super) const ICMP_V6: u8 = 58;
 
 const HOPS: u8 = 64;
 const UDP_HEADER_BYTES: usize = 8;
-/// Longest datagram: what the length field of UDP leaves.
+/// Longest datagram: the maximum of UDP's length field.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 65_507;
 
 /// An IP header, and the segment behind it. Both addresses are of one family.
@@ -39,9 +39,9 @@ pub fn datagram(from: SocketAddr, to: SocketAddr, data: &[u8]) -> Vec<u8> {
 /// 3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreachable {
-    /// There is no way to its network: ENETUNREACH.
+    /// There is no route to its network: ENETUNREACH.
     Network,
-    /// The same for datagrams: by IPv4 a connected socket is told in any case; by IPv6, as of all but [`Self::Port`],
+    /// The same for datagrams: with IPv4 a connected socket always gets the error; with IPv6, as for all but [`Self::Port`], only
     /// one that has asked for it (IPV6_RECVERR).
     NetworkUnknown,
     /// Nobody there has its address: EHOSTUNREACH.
@@ -50,7 +50,7 @@ pub enum Unreachable {
     Port,
 }
 
-/// A packet of ICMP that tells `from`, who sent a packet to `to`, of which this is the head, that it does not arrive. It seems to come from there.
+/// The ICMP error to `from`, who sent a packet with this head to `to`, that it does not arrive. It seems to come from `to`.
 pub fn unreachable(from: IpAddr, to: IpAddr, why: Unreachable, head: &[u8]) -> Vec<u8> {
     let (v4, v6) = match why {
         Unreachable::Network => (0, 0),
@@ -109,7 +109,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 pub(super) fn put_checksum(segment: &mut [u8], at: usize, protocol: u8, from: IpAddr, to: IpAddr) {
     segment[at..at + 2].fill(0);
     let total = pseudo_header(from, to, protocol, segment.len()) + sum(segment);
-    // A checksum of 0 says that there is none (UDP): its twin is as right.
+    // A UDP checksum of 0 means that there is none: its complement is equally right.
     let checksum = match !fold(total) {
         0 => u16::MAX,
         checksum => checksum,

@@ -1,4 +1,4 @@
-//! Sockets of this node that stand for those of programs in namespaces of their own.
+//! Sockets of this node that represent those of programs in namespaces of their own.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use crate::sys::get_option;
 // asm-generic/socket.h
 const SO_BINDTOIFINDEX: libc::c_int = 62;
 
-/// Of an error only whom it came from is wanted, not what had been sent.
+/// Only the address of an error is needed, not the datagram.
 const ERROR_BYTES: usize = 16;
 
 /// With whom a socket shares its port.
@@ -27,7 +27,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// That of a socket.
+    /// The sharing of a socket.
     pub(crate) fn of(socket: SockRef<'_>, is_v6: bool) -> io::Result<Sharing> {
         Ok(Sharing {
             only_v6: is_v6 && socket.only_v6()?,
@@ -37,8 +37,8 @@ impl Sharing {
     }
 }
 
-/// A plain socket of TCP in this thread's network namespace that has a port, and may listen there. Not
-/// blocking, if nobody has set it to block.
+/// A plain TCP socket in this thread's network namespace that has a port, and may listen there. Non-blocking,
+/// unless somebody has set it to block.
 #[derive(Debug)]
 pub struct Listener(Socket);
 
@@ -47,11 +47,11 @@ impl Listener {
         Listener(bound)
     }
 
-    /// Whether it has this port still, as it was bound: somebody who has the socket as well may have given it
-    /// up, or have it at one device alone, where others may have it at another.
+    /// Whether it still has this port, as it was bound: another owner of the socket may have given it up, or
+    /// have limited it to one device, so that others may have it at another.
     pub fn has(&self, address: SocketAddr, only_v6: bool) -> bool {
         let option = |level, name| get_option(&self.0, level, name, 0);
-        // No kernel before Linux 5.1 tells; there nobody else has the socket.
+        // Before Linux 5.1 no kernel tells; there nobody else has the socket.
         let device = option(libc::SOL_SOCKET, SO_BINDTOIFINDEX).unwrap_or_default();
         let is_local =
             |local: SocketAddr| (local.ip(), local.port()) == (address.ip(), address.port());
@@ -67,7 +67,7 @@ impl Listener {
         listens.is_ok_and(|listens| listens != 0)
     }
 
-    /// Where it is bound.
+    /// Its address.
     ///
     /// # Errors
     /// Not expected.
@@ -84,14 +84,14 @@ impl Listener {
         self.0.listen(BACKLOG)
     }
 
-    /// Gives the port up now, and what has come. (Somebody else who has the socket as well may have it linger
-    /// all the same, at that moment.)
+    /// Gives up the port now, and pending connections. (Another owner of the socket may make it linger at
+    /// that moment.)
     pub fn end(self) {
         let _ = self.0.set_linger(None);
     }
 
-    /// The next connection, not blocking, from whom, and to which of this node's addresses. `None` when
-    /// there is none, also since it does not listen any more.
+    /// The next connection, non-blocking, its source, and which of this node's addresses it is to. `None` if
+    /// there is none, also if it no longer listens.
     ///
     /// # Errors
     /// No descriptors are left; the connection still waits then.
@@ -124,10 +124,10 @@ pub struct Datagrams {
     is_v6: bool,
 }
 
-/// What became of a datagram that was sent.
+/// The fate of a sent datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// There was nobody for it: whom it was sent to.
+    /// There was nobody at its destination.
     Nobody(SocketAddr),
     /// Something else.
     Other,
@@ -138,7 +138,7 @@ impl Datagrams {
         Datagrams { socket, is_v6 }
     }
 
-    /// Where it is bound.
+    /// Its address.
     ///
     /// # Errors
     /// Not expected.
@@ -147,8 +147,8 @@ impl Datagrams {
         address.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// The next datagram: from whom, to which of this node's addresses, and how many bytes of it are
-    /// in `buffer`. `None` when there is none.
+    /// The next datagram: its source, which of this node's addresses it is to, and its length in `buffer`.
+    /// `None` if there is none.
     ///
     /// # Errors
     /// What became of a datagram that was sent: see [`Datagrams::next_told`].
@@ -162,7 +162,7 @@ impl Datagrams {
             .transpose()
     }
 
-    /// What became of a datagram that was sent. `None` when no more is known.
+    /// The fate of a sent datagram. `None` if nothing more is known.
     pub fn next_told(&self) -> Option<Told> {
         let mut buffer = [0; ERROR_BYTES];
         match datagrams::receive(&self.socket, &mut buffer, libc::MSG_ERRQUEUE) {
@@ -175,16 +175,16 @@ impl Datagrams {
                     Told::Other
                 })
             }
-            // It says of whom it is not.
+            // It does not say which datagram it is about.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Some(Told::Other),
             Err(_) => None,
         }
     }
 
-    /// Sends a datagram, from `source` or else the address that the route to there has; never waits.
+    /// Sends a datagram, from `source` or else the address that the route has; never waits.
     ///
     /// # Errors
-    /// As send(2) has; what became of an earlier datagram is not among them.
+    /// Those of send(2), but not errors of earlier datagrams.
     pub fn send(&self, source: Option<IpAddr>, to: SocketAddr, data: &[u8]) -> io::Result<()> {
         let to = match (self.is_v6, to) {
             (true, SocketAddr::V4(v4)) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -199,7 +199,7 @@ impl Datagrams {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let sent = self.socket.sendmsg(&message, flags);
         match sent {
-            // It may be told of an earlier one, and this one not sent.
+            // The error may be about an earlier datagram, and then this one was not sent.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 self.socket.sendmsg(&message, flags)?;
             }
@@ -208,8 +208,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// The ancillary message that says which address is to be the source (ip(7), IP_PKTINFO; RFC 3542
-    /// section 6).
+    /// The control message that sets the source address (ip(7), IP_PKTINFO; RFC 3542 section 6).
     fn source_message(&self, source: IpAddr) -> Vec<u8> {
         const ANY_DEVICE: [u8; 4] = [0; 4];
         let (level, kind, data) = match (self.is_v6, source) {

@@ -145,7 +145,7 @@ mod tests {
     fn a_syn_is_read_and_gets_its_checksum() {
         for (from, to, header_bytes) in pairs() {
             let mut bytes = syn(from, to);
-            // What the link layer padded behind it is no part of it.
+            // The link layer's padding is no part of it.
             bytes.extend([0; 7]);
             let read = Syn::read(&bytes).unwrap();
             assert_eq!(read.source, SocketAddr::new(from, 40_000));

@@ -29,7 +29,7 @@ impl Devices {
         Socket::over(socket).map(Devices)
     }
 
-    /// Change the device of this name.
+    /// Changes the device with this name.
     ///
     /// # Errors
     /// There is none, or the kernel refuses.

@@ -1,5 +1,5 @@
-//! Routes to single addresses: how what is sent to an address that cannot be reached directly reaches
-//! its host all the same, over another network, and how soon TCP notices that it must.
+//! Routes to single addresses: they lead traffic for an address that is not directly reachable to its
+//! host over another network, and set how soon TCP notices a failure.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,13 +18,13 @@ const METRIC_LOCK: u16 = 1;
 const METRIC_RTO_MIN: u16 = 13;
 /// `struct rtmsg`.
 const HEADER_BYTES: usize = 12;
-/// Where it has the length of the network's prefix, the protocol and the kind of route.
+/// Offsets of the prefix length, the protocol and the kind of route in the header.
 const HEADER_PREFIX: usize = 1;
 const HEADER_TABLE: usize = 4;
 const HEADER_PROTOCOL: usize = 5;
 const HEADER_KIND: usize = 7;
 const HEADER_FROM_PREFIX: usize = 2;
-/// Where it has flags: for a route as it was made, and for the table it is in (IPv6 tells it unasked).
+/// Offset of the flags: for the route as it was made, and for its table (IPv6 returns it unasked).
 const HEADER_FLAGS: usize = 8;
 const FIB_MATCH: u32 = 0x2000;
 const LOOKUP_TABLE: u32 = 0x1000;
@@ -37,19 +37,19 @@ const LOOPBACK: u32 = 1;
 pub struct HostRoute {
     /// Whom it leads to.
     pub to: IpAddr,
-    /// Where packets are handed to; `None`: to the address itself, which is on the device's network.
+    /// The next hop; `None`: the address itself, which is on the device's network.
     pub via: Option<IpAddr>,
-    /// The device's number; `None`: that whose network has `via`.
+    /// The device's number; `None`: the one whose network has `via`.
     pub device: Option<u32>,
     /// Whom they come from, if the sender does not say; `None`: the kernel chooses.
     pub source: Option<IpAddr>,
-    /// What else the kernel keeps of it (`RTA_METRICS`): kinds and values.
+    /// Other attributes of the route (`RTA_METRICS`): kinds and values.
     pub metrics: Vec<(u16, Vec<u8>)>,
 }
 
 impl HostRoute {
-    /// Has TCP send again what is not acknowledged after so long, at the least (`rto_min`). The other
-    /// end delays its acknowledgements less if its route says the same (Linux 6.4).
+    /// Sets TCP's minimum retransmission timeout (`rto_min`). The other end delays its
+    /// acknowledgements less if its route has the same (Linux 6.4).
     #[must_use]
     pub fn with_least_timeout(mut self, timeout: Duration) -> HostRoute {
         let is_other = |(kind, _): &(u16, Vec<u8>)| ![METRIC_LOCK, METRIC_RTO_MIN].contains(kind);
@@ -69,7 +69,7 @@ impl HostRoute {
 pub struct Found {
     /// It, made one to that address alone.
     pub route: HostRoute,
-    /// It leads to all that no other route leads to: nothing says that the address is there.
+    /// It leads to everything without another route: nothing says that the address is there.
     pub is_default: bool,
     /// It leads to that address alone.
     pub is_to_one: bool,
@@ -79,7 +79,7 @@ pub struct Found {
     pub table: u32,
 }
 
-/// What makes and removes them, in the network namespace that it was opened in.
+/// Makes and removes them, in the network namespace that it was opened in.
 #[derive(Debug)]
 pub struct HostRoutes {
     socket: Socket,
@@ -108,11 +108,11 @@ impl HostRoutes {
         self.table = table;
     }
 
-    /// The route that packets to an address take now, made one to that address alone; of those that come from
-    /// one of this host's, if it is told.
+    /// The route that packets to an address take now, as a route to that address alone; for packets
+    /// from `from`, if given.
     ///
     /// # Errors
-    /// There is none, or none to another host; or the host has not the address that they come from.
+    /// There is none, or none to another host; or the host does not have `from`.
     pub fn lookup(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<Found> {
         let (family, prefix, octets) = parts(to);
         let mut header = [0; HEADER_BYTES];
@@ -154,7 +154,7 @@ impl HostRoutes {
         self.execute(request)
     }
 
-    /// Makes one in place of the one to the same address, whoever made that.
+    /// Makes one, replacing any route to the same address, whoever made that.
     ///
     /// # Errors
     /// Needs CAP_NET_ADMIN.
@@ -164,7 +164,7 @@ impl HostRoutes {
         self.execute(request)
     }
 
-    /// Removes the one to an address; no other than one made here.
+    /// Removes the one to an address, if it was made here.
     ///
     /// # Errors
     /// There is none. Needs CAP_NET_ADMIN.
@@ -184,7 +184,7 @@ impl HostRoutes {
         self.execute(request)
     }
 
-    /// Removes all that were made here, in whatever table; as far as that can be.
+    /// Removes all that were made here, in any table, as far as possible.
     pub fn remove_all(&mut self) {
         for (table, route) in self.list_all().unwrap_or_default() {
             let _ = self.delete_from(table, route.to);
@@ -217,9 +217,9 @@ impl HostRoutes {
         Ok(self.socket.dump(make, read_one)?)
     }
 
-    /// Has this host keep an address that no device has: what is sent to it is taken, by whatever
-    /// device it comes, and what is bound to it can go on sending (without an address of its own a
-    /// socket of IPv4 finds no route, wherever it leads).
+    /// Makes this host keep an address that no device has: it accepts packets for it on any device,
+    /// and sockets bound to it can go on sending (an IPv4 socket without an address of its own finds
+    /// no route).
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]: it is kept, or (IPv4) a device has it. Needs CAP_NET_ADMIN.

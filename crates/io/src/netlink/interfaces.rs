@@ -38,8 +38,8 @@ pub struct Interface {
 /// All network devices, in the order of their index.
 ///
 /// # Errors
-/// Where the kernel has no rtnetlink or refuses it (a seccomp filter), or links
-/// change faster than they can be listed. Needs no privileges.
+/// The kernel has no rtnetlink or refuses it (a seccomp filter), or links change faster
+/// than they can be listed. Needs no privileges.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut socket = Socket::new()?;
     let links = socket.dump(route::list_links, LinkFacts::read)?;

@@ -1,4 +1,4 @@
-//! Packets that a rule of nf_tables has told of, each with its first bytes (NFLOG;
+//! Packets that a rule of nf_tables logs, each with its first bytes (NFLOG;
 //! linux/netfilter/nfnetlink_log.h, whose numbers are not in the libc crate).
 
 use std::io;
@@ -22,8 +22,8 @@ const COMMAND_BIND: u8 = 1;
 const COPY_PACKET: u8 = 2;
 const PAYLOAD: u16 = 9;
 
-/// A socket, not blocking, that is told of what rules log for `group` in the network namespace this
-/// thread is in: of each packet at once, in a message of its own, with at most `bytes_max` of its bytes.
+/// A non-blocking socket that receives what rules log for `group` in this thread's network namespace:
+/// each packet at once, in a message of its own, with at most `bytes_max` of its bytes.
 ///
 /// # Errors
 /// The kernel lacks it or does not permit it, or another socket has the group.
@@ -38,13 +38,13 @@ pub(crate) fn open_log(group: u16, bytes_max: u32) -> io::Result<OwnedFd> {
     request.attribute(CFG_QUEUE_THRESHOLD, &1u32.to_be_bytes());
     socket.execute(request)?;
     let socket = OwnedFd::from(socket);
-    // What finds no room is lost without a word: whoever sent it sends it again.
+    // Messages without room are dropped silently: their senders repeat them.
     set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_NO_ENOBUFS, 1)?;
     SockRef::from(&socket).set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// The first bytes of the packet that a datagram from there tells of; `None` if it tells of none.
+/// The first bytes of the packet in such a datagram; `None` if it has none.
 pub fn logged_packet(datagram: &[u8]) -> Option<&[u8]> {
     let told = messages(datagram).flatten().find(|m| m.kind == PACKET)?;
     let mut facts = attributes(told.body.get(HEADER_BYTES..)?);
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn the_packet_is_found() {
         assert_eq!(logged_packet(&told()), Some(SYN));
-        // What else is in the datagram is passed over.
+        // Other messages in the datagram are skipped.
         let behind = [other(CONFIGURE), told(), other(PACKET)].concat();
         assert_eq!(logged_packet(&behind), Some(SYN));
     }
@@ -103,7 +103,7 @@ mod tests {
             for length in [0u16, 1, 3, 4, 5, 0x7fff, 0xffff] {
                 let mut wrong = whole.clone();
                 wrong[at..at + 2].copy_from_slice(&length.to_ne_bytes());
-                // Whatever it finds, it is within.
+                // Any result is within the datagram.
                 let found = logged_packet(&wrong).map_or(0, <[u8]>::len);
                 assert!(found < whole.len());
             }

@@ -1,6 +1,6 @@
-//! What the kernel knows about links: a list now ([`interfaces()`]), and changes
-//! as they happen ([`LinkMonitor`]); and whom it knows on them ([`Neighbours`]).
-//! All see the network namespace of the thread that asks (or asked first).
+//! The kernel's knowledge of links: a list now ([`interfaces()`]), changes as they
+//! happen ([`LinkMonitor`]), and their neighbours ([`Neighbours`]). All see the network
+//! namespace of the thread that asks (or asked first).
 
 mod devices;
 mod host_routes;
@@ -45,18 +45,18 @@ use message::{Message, attributes, u32_at, u64_at};
 /// linux/if.h): not present, down, lower layer down.
 const OPERSTATES_DOWN: [u8; 3] = [1, 2, 3];
 
-/// Where `struct rtnl_link_stats64` has `tx_dropped`, its eighth number.
+/// Offset of `tx_dropped` in `struct rtnl_link_stats64`, its eighth number.
 const STATS64_TX_DROPPED: usize = 56;
 
-/// What one datagram of rtnetlink says, as [`LinkMonitor::poll`] reads it: for those who
-/// have the bytes from elsewhere (a fuzzer).
+/// The changes in one datagram of rtnetlink, as [`LinkMonitor::poll`] reads it: for
+/// callers with bytes from elsewhere (a fuzzer).
 pub fn read_changes(datagram: &[u8]) -> Vec<Change> {
     let mut changes = Vec::new();
     monitor::read_changes(datagram, &mut changes);
     changes
 }
 
-/// What an `RTM_NEWLINK` or `RTM_DELLINK` says about a device.
+/// The content of an `RTM_NEWLINK` or `RTM_DELLINK` about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LinkFacts {
     pub(crate) index: u32,
@@ -74,8 +74,8 @@ pub(crate) struct LinkFacts {
 }
 
 impl LinkFacts {
-    /// `None` for other messages and for those that are about a bridge port
-    /// (AF_BRIDGE) rather than a device.
+    /// `None` for other messages and for those about a bridge port (AF_BRIDGE) instead
+    /// of a device.
     fn read(message: Message<'_>) -> Option<LinkFacts> {
         if ![libc::RTM_NEWLINK, libc::RTM_DELLINK].contains(&message.kind) {
             return None;
@@ -104,7 +104,7 @@ impl LinkFacts {
         (!facts.name.is_empty()).then_some(facts)
     }
 
-    /// Takes in one attribute; one that is too short says nothing.
+    /// Takes in one attribute; one that is too short is ignored.
     fn note(&mut self, kind: u16, value: &[u8]) {
         let number = u32_at(value, 0).unwrap_or(0);
         match kind {
@@ -127,7 +127,7 @@ impl LinkFacts {
     }
 }
 
-/// What an `RTM_NEWADDR` or `RTM_DELADDR` says.
+/// The content of an `RTM_NEWADDR` or `RTM_DELADDR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressFacts {
     pub(crate) index: u32,

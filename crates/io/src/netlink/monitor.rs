@@ -1,4 +1,4 @@
-//! Changes of links and addresses as the kernel tells of them.
+//! Changes of links and addresses, as reported by the kernel.
 
 use std::io;
 use std::net::IpAddr;
@@ -80,8 +80,8 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// Subscribes. Read [`super::interfaces()`] afterwards, not before, so that
-    /// nothing falls between.
+    /// Subscribes. Read [`super::interfaces()`] afterwards, not before, so that no
+    /// change is missed.
     ///
     /// # Errors
     /// Where the kernel refuses the socket. Needs no privileges.
@@ -96,11 +96,11 @@ impl LinkMonitor {
         Ok(LinkMonitor { socket })
     }
 
-    /// What happened since the last call, in order; empty when nothing did. Lost or unreadable messages are a
-    /// [`Change::Resync`].
+    /// The changes since the last call, in order; empty if there were none. Lost or
+    /// unreadable messages become a [`Change::Resync`].
     ///
     /// # Errors
-    /// They cannot be read now, which says no more than that.
+    /// They cannot be read now, which says nothing else.
     pub fn poll(&mut self) -> io::Result<Vec<Change>> {
         let mut changes = Vec::new();
         for _ in 0..DATAGRAMS_PER_POLL {
@@ -124,7 +124,7 @@ impl AsFd for LinkMonitor {
     }
 }
 
-/// Appends what a datagram from the kernel says.
+/// Appends the changes in a datagram from the kernel.
 pub(super) fn read_changes(datagram: &[u8], changes: &mut Vec<Change>) {
     for message in messages(datagram) {
         let Some(message) = message else {

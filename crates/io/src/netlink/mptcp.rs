@@ -43,7 +43,7 @@ pub const MPTCP_LIMIT_MAX: u32 = 8;
 pub struct MptcpLimits {
     /// Subflows that a connection opens beside its first.
     pub subflows: u32,
-    /// Addresses that it accepts when the other end tells of them.
+    /// The most addresses that it accepts from the other end.
     pub add_addr_accepted: u32,
 }
 
@@ -54,8 +54,8 @@ pub struct MptcpEndpoint {
     pub id: u8,
     /// The address.
     pub address: IpAddr,
-    /// Peers are told of it, it has no port of its own, and nothing more is said of it: as
-    /// [`MptcpPaths::announce`] makes them.
+    /// Peers are told of it, and it has no port or other attributes: as [`MptcpPaths::announce`]
+    /// makes them.
     pub is_plain_signal: bool,
     /// The number of the device that subflows made by it are bound to, if it makes any and has one.
     pub device: Option<u32>,
@@ -122,8 +122,8 @@ impl MptcpPaths {
         self.execute(request)
     }
 
-    /// Takes an endpoint away, and from connections the subflows from its address: also the last
-    /// one, which breaks a connection.
+    /// Removes an endpoint, and the subflows from its address from connections, including the
+    /// last one, which breaks a connection.
     ///
     /// # Errors
     /// There is none of this number (anymore). Needs CAP_NET_ADMIN.

@@ -1,4 +1,4 @@
-//! The kernel's neighbours: who has which Ethernet address on a network (ARP, RFC 4861).
+//! The kernel's neighbours: the Ethernet addresses on a network (ARP, RFC 4861).
 
 use std::io;
 use std::net::IpAddr;
@@ -13,11 +13,11 @@ pub struct Neighbour {
     pub device: u32,
     /// Its IP address.
     pub ip: IpAddr,
-    /// Its Ethernet address; `None` while it is asked for or when nobody answered.
+    /// Its Ethernet address; `None` while it is being asked for or when nobody answered.
     pub mac: Option<[u8; 6]>,
     /// It confirmed its Ethernet address a moment ago (`NUD_REACHABLE`).
     pub confirmed: bool,
-    /// It was asked for, and nobody answered (`NUD_FAILED`).
+    /// Nobody answered for it (`NUD_FAILED`).
     pub failed: bool,
 }
 
@@ -91,13 +91,12 @@ impl Neighbours {
         })
     }
 
-    /// Forgets the neighbours on the device `device` (its index) that were
-    /// asked for in vain so far: the next packet to one of them asks at once.
-    /// What already waits for the answer is lost. Returns how many there were.
+    /// Forgets the neighbours on `device` (an index) that did not answer so far: the
+    /// next packet to one of them asks at once. Packets that already wait for the answer
+    /// are lost. Returns how many neighbours there were.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_ADMIN; then the kernel's own pace
-    /// must do.
+    /// `PermissionDenied` without CAP_NET_ADMIN; then the kernel's own pace must do.
     pub fn forget_unresolved(&mut self, device: u32) -> io::Result<usize> {
         let list = || {
             let header = neighbour_header(0, 0);

@@ -1,4 +1,4 @@
-//! nf_tables' own netlink messages (linux/netfilter/nf_tables.h), and what its rules are made of.
+//! nf_tables' own netlink messages (linux/netfilter/nf_tables.h), and the parts of its rules.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(crate) const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
 pub(crate) const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
 /// All of a verdict's place.
 pub(crate) const VERDICT_REGISTER: u32 = 0;
-/// What is loaded and compared.
+/// The register for loads and comparisons.
 pub(crate) const REGISTER: u32 = 1;
 pub(crate) const DROP: i32 = 0;
 pub(crate) const ACCEPT: i32 = 1;

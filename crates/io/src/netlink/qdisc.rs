@@ -1,4 +1,4 @@
-//! What keeps the packets of a device that wait to be sent: its queueing discipline (tc(8)).
+//! The queueing discipline of a device (tc(8)).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,21 +15,22 @@ const TCA_STATS2: u16 = 7;
 const TCA_STATS_QUEUE: u16 = 3;
 /// Length of `struct tcmsg`, in front of the attributes.
 const HEADER_BYTES: usize = 20;
-/// Where `struct gnet_stats_queue` has what waits, in bytes.
+/// Offset of the waiting bytes in `struct gnet_stats_queue`.
 const BACKLOG_AT: usize = 4;
-/// One for each queue of the device: what keeps packets are those below it.
+/// One for each queue of the device: the packets wait in those below it.
 const MULTIPLE: &str = "mq";
 
 /// The queueing discipline of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// Its kind, as tc(8) calls it (`fq_codel`); of one with several queues also those of theirs (`mq fq_codel`). `noqueue`: there is none.
+    /// Its kind, as tc(8) calls it (`fq_codel`); for one with several queues also theirs (`mq fq_codel`). `noqueue`: there is
+    /// none.
     pub kind: String,
-    /// What waits there, of all who send by the device, bytes.
+    /// Bytes that wait there, of all senders.
     pub queued_bytes: u64,
 }
 
-/// That of the device of this number; `None` if there is no such device, or it is off and has not got one.
+/// That of the device with this number; `None` if there is no such device, or it is off and has none.
 ///
 /// # Errors
 /// Where the kernel refuses. Needs no privileges.

@@ -42,7 +42,7 @@ pub(super) fn list_addresses() -> Request {
     )
 }
 
-/// What to set on a device; `None` leaves it as it is.
+/// Settings of a device; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkSettings<'a> {
     pub(crate) mtu: Option<u32>,
@@ -140,12 +140,12 @@ impl Socket {
         self.execute(request)
     }
 
-    /// Has the device take no redirects of ICMP for IPv4.
+    /// Makes the device ignore ICMP redirects for IPv4.
     pub(crate) fn refuse_redirects(&mut self, index: u32) -> Result<(), Refused> {
         self.set_ipv4(index, IPV4_DEVCONF_ACCEPT_REDIRECTS, 0)
     }
 
-    /// Has it take packets of IPv4 from hosts to whom the way is another device.
+    /// Makes it accept IPv4 packets from hosts whose route uses another device.
     pub(crate) fn take_from_anywhere(&mut self, index: u32) -> Result<(), Refused> {
         self.set_ipv4(index, IPV4_DEVCONF_RP_FILTER, 0)
     }
@@ -219,10 +219,9 @@ impl Socket {
         self.execute(request)
     }
 
-    /// Makes all addresses of a network, given by its first address and the length of its prefix,
-    /// local to `lo` ("AnyIP"); what is sent to them comes from `source` unless the sender says
-    /// otherwise, and TCP connections use this congestion control. A narrower network goes before a
-    /// wider one.
+    /// Makes all addresses of a network, given by its first address and prefix length, local to
+    /// `lo` ("AnyIP"). Packets to them come from `source` unless the sender says otherwise, and TCP
+    /// connections use this congestion control. A narrower network precedes a wider one.
     pub(crate) fn add_network_local(
         &mut self,
         (first, prefix): (IpAddr, u8),
@@ -256,8 +255,8 @@ impl Socket {
         self.execute(request)
     }
 
-    /// Has what no other route leads to leave by a device, from `source` unless the sender says otherwise; TCP repeats what is not
-    /// acknowledged after `least_timeout`, at the least (`rto_min`).
+    /// Adds a default route by a device, from `source` unless the sender says otherwise; TCP's
+    /// minimum retransmission timeout is `least_timeout` (`rto_min`).
     pub(crate) fn add_default(
         &mut self,
         index: u32,
@@ -269,7 +268,7 @@ impl Socket {
         const METRIC_RTO_MIN: u16 = 13;
         let (family, octets) = family_and_octets(source);
         let [table, protocol] = [libc::RT_TABLE_MAIN, libc::RTPROT_STATIC];
-        // No router is in between, also for who will have none (SO_DONTROUTE).
+        // There is no router in between, which matters for senders that forbid one (SO_DONTROUTE).
         let [scope, kind] = [libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
         // `struct rtmsg`.
         let header = [family, 0, 0, 0, table, protocol, scope, kind, 0, 0, 0, 0];

@@ -1,4 +1,5 @@
-//! Which table of routes is asked for what (`ip rule`), and word of changes to rules and routes.
+//! The rules that choose a routing table (`ip rule`), and notifications of changes to rules and
+//! routes.
 
 use std::fmt;
 use std::io;
@@ -9,8 +10,7 @@ use super::message::{Message, Request, attributes, u32_at};
 use super::read_ip;
 use super::socket::{Refused, Socket};
 
-/// Marks the rules and routes that are made here: a number that rtnetlink.h
-/// gives to nobody.
+/// Marks rules and routes that are made here: a number that rtnetlink.h assigns to nobody.
 pub(super) const PROTOCOL: u8 = 77;
 
 // linux/fib_rules.h; not in the libc crate.
@@ -31,29 +31,30 @@ const HEADER_FROM_BITS: usize = 2;
 const HEADER_TABLE: usize = 4;
 const HEADER_ACTION: usize = 7;
 const HEADER_FLAGS: usize = 8;
-/// It holds for all but what it names (`FIB_RULE_INVERT`).
+/// It applies to everything that does not match (`FIB_RULE_INVERT`).
 const INVERTED: u32 = 2;
 
-/// How many datagrams of changes are read at once; the rest stays, and tells of changes, too.
+/// The most datagrams of changes that are read at once; the rest waits, and reports changes, too.
 const DATAGRAMS_MAX: usize = 1024;
 
-/// A rule: for what it holds, and where it leads. Whatever else it asks for (marks, users, devices) is
-/// not told.
+/// A rule: its conditions, and where it leads. Other conditions (marks, users, devices) are not
+/// parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The kernel asks rules in this order (`pref`); those of one number as they were made.
+    /// The kernel evaluates rules in this order (`pref`); those with the same number in the order of
+    /// making.
     pub priority: u32,
-    /// It holds for what comes from here; `None`: from anywhere.
+    /// It applies to packets from here; `None`: from anywhere.
     pub from: Option<(IpAddr, u8)>,
-    /// And for what goes here; `None`: anywhere.
+    /// And to packets to here; `None`: to anywhere.
     pub to: Option<(IpAddr, u8)>,
-    /// What it does.
+    /// Its action.
     pub action: RuleAction,
     /// It was made here.
     pub is_ours: bool,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleAction {
     /// The table of this number is asked.
@@ -100,7 +101,7 @@ impl Rules {
         Ok(Rules { socket })
     }
 
-    /// All of a family, in the order in which the kernel asks them.
+    /// All of a family, in the order of evaluation.
     ///
     /// # Errors
     /// The kernel refuses. Needs no privileges.
@@ -111,7 +112,7 @@ impl Rules {
         Ok(self.socket.dump(make, read)?)
     }
 
-    /// Has a table asked for everything, before the rules of greater priority.
+    /// Adds a rule that consults a table for everything, before the rules of greater priority.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`]: there is that rule. Needs CAP_NET_ADMIN.
@@ -120,7 +121,7 @@ impl Rules {
         self.execute(write(libc::RTM_NEWRULE, how, is_ipv4, priority, table))
     }
 
-    /// Removes those of a family that were made here; as far as that can be.
+    /// Removes those of a family that were made here, as far as possible.
     pub fn remove_ours(&mut self, is_ipv4: bool) {
         // A kernel without IPv6 has none of its.
         let rules = self.list(is_ipv4).unwrap_or_default();
@@ -181,7 +182,7 @@ fn read(message: Message<'_>) -> Option<Rule> {
         _ => RuleAction::Other,
     };
     if u32_at(body, HEADER_FLAGS)? & INVERTED != 0 {
-        // What it is not for is not told either.
+        // A negated condition is not returned.
         (from, to) = (None, None);
     }
     Some(Rule {
@@ -193,8 +194,8 @@ fn read(message: Message<'_>) -> Option<Rule> {
     })
 }
 
-/// A subscription to changes of rules, routes and devices of one network namespace: whoever hears of
-/// one asks the kernel anew.
+/// A subscription to changes of rules, routes and devices of one network namespace: after one, ask
+/// the kernel anew.
 #[derive(Debug)]
 pub struct RoutingMonitor {
     socket: Socket,
@@ -215,13 +216,13 @@ impl RoutingMonitor {
         Ok(RoutingMonitor { socket })
     }
 
-    /// Whether anything has changed since the last call, whoever did it.
+    /// Whether anything has changed since the last call.
     pub fn has_changed(&mut self) -> bool {
         for nth in 0..DATAGRAMS_MAX {
             match self.socket.receive() {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return nth > 0,
-                // What was lost was a change.
+                // A lost message was a change.
                 Err(_) => return true,
             }
         }

@@ -73,7 +73,8 @@ impl Socket {
         Socket::asking(libc::NETLINK_ROUTE)
     }
 
-    /// As [`Socket::new`], but where the kernel can (Linux 4.20) lists hold only what is like the request says.
+    /// Like [`Socket::new`], but where the kernel can (Linux 4.20), lists contain only entries that match the
+    /// request.
     pub(crate) fn choosing() -> io::Result<Socket> {
         // linux/netlink.h; not in the libc crate.
         const NETLINK_GET_STRICT_CHK: i32 = 12;
@@ -82,7 +83,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// As [`Socket::new`], of NETLINK_SOCK_DIAG, which tells of sockets (sock_diag(7)).
+    /// Like [`Socket::new`], for NETLINK_SOCK_DIAG, which lists sockets (sock_diag(7)).
     pub(crate) fn diagnosis() -> io::Result<Socket> {
         Socket::asking(libc::NETLINK_SOCK_DIAG)
     }
@@ -125,8 +126,7 @@ impl Socket {
         Ok(self)
     }
 
-    /// A non-blocking socket that is told of what happens in `groups`
-    /// (`RTNLGRP_…`).
+    /// A non-blocking socket that gets the events of `groups` (`RTNLGRP_…`).
     pub(crate) fn subscribed(groups: &[u32]) -> io::Result<Socket> {
         let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
         Socket::open(libc::NETLINK_ROUTE, libc::SOCK_NONBLOCK, mask)
@@ -150,7 +150,7 @@ impl Socket {
         Ok(Socket::of(fd))
     }
 
-    /// Asks for a larger receive buffer; what is granted is good enough.
+    /// Asks for a larger receive buffer; any grant is good enough.
     pub(crate) fn grow(&self, bytes: usize) -> io::Result<()> {
         let fd = self.fd.as_fd();
         crate::sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes).map(drop)
@@ -197,14 +197,13 @@ impl Socket {
         Ok(())
     }
 
-    /// Has the kernel do something; the request must carry `NLM_F_ACK`.
+    /// Makes the kernel do something; the request must carry `NLM_F_ACK`.
     pub(crate) fn execute(&mut self, request: Request) -> Result<(), Refused> {
         self.send(request)?;
         self.collect(&mut |_| ()).map(drop)
     }
 
-    /// Has the kernel do several things, all or none; the last that is done must carry
-    /// `NLM_F_ACK`.
+    /// Makes the kernel do several things, all or none; the last one must carry `NLM_F_ACK`.
     pub(crate) fn execute_batch(&mut self, requests: Vec<Request>) -> Result<(), Refused> {
         let mut bytes = Vec::new();
         for request in requests {
@@ -217,7 +216,7 @@ impl Socket {
             check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) })
         })?;
         loop {
-            // The first answer is what is wrong with the first request that is, or that all are done.
+            // The first answer is the error of the first failed request, or that all are done.
             for message in messages(self.receive()?).flatten() {
                 if i32::from(message.kind) == libc::NLMSG_ERROR {
                     return read_error(message.body);
@@ -226,7 +225,7 @@ impl Socket {
         }
     }
 
-    /// Has the kernel say one thing; the request must carry `NLM_F_ACK`.
+    /// Asks the kernel for one thing; the request must carry `NLM_F_ACK`.
     pub(crate) fn ask<T>(
         &mut self,
         request: Request,
@@ -238,8 +237,8 @@ impl Socket {
         Ok(found)
     }
 
-    /// Has the kernel list things: `make` makes the request, which must carry
-    /// `NLM_F_DUMP`; every answer goes through `read`.
+    /// Asks the kernel for a list: `make` makes the request, which must carry `NLM_F_DUMP`; `read` parses every
+    /// answer.
     pub(crate) fn dump<T>(
         &mut self,
         make: impl Fn() -> Request,

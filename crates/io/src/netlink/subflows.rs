@@ -40,8 +40,8 @@ impl Subflows {
         Ok(Subflows { socket })
     }
 
-    /// All that are established or being opened, of whatever program. Without CAP_NET_ADMIN over
-    /// the network namespace there are none to be seen.
+    /// All that are established or being opened, of any program. Without CAP_NET_ADMIN over the
+    /// network namespace none are visible.
     ///
     /// # Errors
     /// The kernel refuses.

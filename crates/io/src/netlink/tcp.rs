@@ -48,7 +48,7 @@ pub struct TcpConnection {
     pub received_bytes: u64,
 }
 
-/// All established TCP connections, IPv4 and IPv6, of whatever program.
+/// All established TCP connections, IPv4 and IPv6, of any program.
 ///
 /// # Errors
 /// The kernel has no sock_diag or refuses it. Needs no privileges.
@@ -75,7 +75,7 @@ pub fn closing_connections() -> io::Result<Vec<SocketAddr>> {
     list(&mut Socket::diagnosis()?, CLOSING, local)
 }
 
-/// What is read of the answers about all sockets in a set of states, IPv4 and IPv6.
+/// The parsed answers about all sockets in a set of states, IPv4 and IPv6.
 pub(super) fn list<T>(
     socket: &mut Socket,
     states: u32,
@@ -104,7 +104,7 @@ impl TcpConnection {
             .find(|(kind, _)| *kind == INET_DIAG_INFO)
             .map_or(&[][..], |(_, value)| value);
         let (body, (local, remote)) = (message.body, ends(message)?);
-        // Older kernels have a shorter tcp_info: what is not there is zero.
+        // Older kernels have a shorter tcp_info: missing fields are zero.
         let number = |at| u64_at(info, at).unwrap_or(0);
         Some(TcpConnection {
             local,

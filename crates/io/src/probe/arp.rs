@@ -26,12 +26,12 @@ pub enum ArpKind {
 pub struct ArpPacket {
     /// Question or answer.
     pub kind: ArpKind,
-    /// Ethernet address of whoever says it.
+    /// Ethernet address of the sender.
     pub sender_mac: [u8; 6],
-    /// Its IP address; unspecified in a probe (RFC 5227, section 2.1.1), which
-    /// enters nothing into anybody's tables.
+    /// Its IP address; unspecified in a probe (RFC 5227, section 2.1.1), which changes
+    /// nobody's tables.
     pub sender_ip: Ipv4Addr,
-    /// Ethernet address of whom it is about; zero in a request.
+    /// Ethernet address of the target; zero in a request.
     pub target_mac: [u8; 6],
     /// Its IP address.
     pub target_ip: Ipv4Addr,

@@ -1,4 +1,4 @@
-//! A datagram to a peer's UDP port, and what the network says to it.
+//! A datagram to a peer's UDP port, and the network's answer.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What came back.
+/// The answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KnockAnswer {
-    /// Nothing: somebody listens there and keeps silent, or it did not get there.
+    /// Nothing: a listener is silent, or the datagram did not get there.
     Silence,
     /// "Port unreachable": the machine is there and nobody has the port, or its
-    /// firewall says so.
+    /// firewall claims that.
     Closed,
     /// "Prohibited": a firewall on the way says so.
     Prohibited,
@@ -46,11 +46,11 @@ impl Knock {
         })
     }
 
-    /// Sends one datagram of one zero byte, which no program can mistake for
-    /// anything, and waits at most `patience` for what comes back.
+    /// Sends one datagram of one zero byte, which no program can mistake for a message,
+    /// and waits at most `patience` for an answer.
     ///
     /// # Errors
-    /// What the system says otherwise: the link is down, for example.
+    /// Other errors of the system, for example that the link is down.
     pub fn knock(&self, patience: Duration) -> io::Result<KnockAnswer> {
         match self.socket.send(&[0]) {
             Ok(_) => {}
@@ -66,9 +66,9 @@ impl Knock {
     }
 }
 
-/// A connected socket without `IP_RECVERR` is told only of errors that are final:
-/// "host unreachable" is that only when a firewall says "prohibited" (icmp(7),
-/// `icmp_err_convert` of the kernel).
+/// A connected socket without `IP_RECVERR` gets only final errors: "host unreachable"
+/// is final only when a firewall says "prohibited" (icmp(7), `icmp_err_convert` of the
+/// kernel).
 fn answer(error: io::Error) -> io::Result<KnockAnswer> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {

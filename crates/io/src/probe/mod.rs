@@ -1,7 +1,6 @@
-//! Looking at a link from the outside, beside the daemon: does the peer's
-//! machine answer a ping, is its port closed, who answers for an address, what
-//! arrives at the device. For diagnosis, a few packets at a time; not for the
-//! data path.
+//! Examining a link beside the daemon: does the peer's machine answer a ping, is its
+//! port closed, who answers for an address, which packets arrive at the device. For
+//! diagnosis, a few packets at a time; not for the data path.
 
 mod arp;
 mod knock;

@@ -1,5 +1,5 @@
-//! A packet socket (packet(7)) on one device: what arrives there, before any
-//! firewall of this machine has seen it.
+//! A packet socket (packet(7)) on one device: packets that arrive there, before any
+//! firewall of this machine.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +53,7 @@ impl PacketSocket {
             Protocol::Ipv4 => libc::ETH_P_IP,
             Protocol::Ipv6 => libc::ETH_P_IPV6,
         } as u16;
-        // Protocol 0 hears nothing until it is bound.
+        // Protocol 0 receives nothing until it is bound.
         let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
         // Linux before 4.20 has no such option; its users tell own frames by their sender.
         let _ = set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
@@ -69,8 +69,7 @@ impl PacketSocket {
         self.socket.send(frame).map(drop)
     }
 
-    /// The next frame that has arrived, or as much of it as `buffer` takes;
-    /// `None` when there is none.
+    /// The next frame that has arrived, truncated to `buffer`; `None` if there is none.
     ///
     /// # Errors
     /// What the system says: the device is down.
@@ -172,7 +171,7 @@ mod tests {
             let (a, b) = (open("a"), open("b"));
             let ask = ArpPacket::request([2; 6], [10, 9, 9, 1].into(), [10, 9, 9, 2].into());
             let mut buffer = [0; 64];
-            // Until the kernel has seen the carrier, it drops what is sent.
+            // Until the kernel has seen the carrier, it drops packets.
             let arrived = loop {
                 a.send(&ask.to_frame()).unwrap();
                 if let Some(frame) = b.receive(&mut buffer).unwrap() {

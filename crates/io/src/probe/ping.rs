@@ -15,8 +15,8 @@ const HEADER_BYTES: usize = 8;
 
 /// A socket that pings one address.
 ///
-/// An ordinary user may have one where `net.ipv4.ping_group_range` says so,
-/// else it takes CAP_NET_RAW.
+/// Ordinary users may have one where `net.ipv4.ping_group_range` allows it; else it needs
+/// CAP_NET_RAW.
 #[derive(Debug)]
 pub struct Ping {
     socket: Socket,
@@ -136,7 +136,7 @@ impl Ping {
     }
 }
 
-/// Different for every socket of this process, most likely for those of others too.
+/// Unique in this process, and most likely different from others' as well.
 fn next_identifier() -> u16 {
     static COUNT: AtomicU16 = AtomicU16::new(0);
     let process = std::process::id() as u16;

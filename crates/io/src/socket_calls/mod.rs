@@ -1,6 +1,6 @@
-//! Programs' calls, told before they take effect (seccomp_unotify(2)): whoever is told may let them
-//! fail, or do what they ask for. Those of bind(2) and listen(2) ([ports]); those of
-//! socket(2) that ask for TCP ([mptcp]).
+//! Interception of programs' calls before they take effect (seccomp_unotify(2)): the supervisor may
+//! let them fail, or perform them itself. bind(2) and listen(2) are in [ports]; socket(2) for TCP is
+//! in [mptcp].
 
 mod mptcp;
 mod ports;
@@ -17,7 +17,7 @@ pub use ports::Claim;
 // linux/seccomp.h, linux/audit.h; not all in the libc crate.
 const SET_MODE_FILTER: libc::c_long = 1;
 const FLAG_NEW_LISTENER: libc::c_long = 1 << 3;
-/// Signals do not interrupt a call that was told: it may have taken effect.
+/// Signals do not interrupt an intercepted call: it may have taken effect.
 const FLAG_WAIT_KILLABLE_RECV: libc::c_long = 1 << 5;
 const RETURN_USER_NOTIF: u32 = 0x7fc0_0000;
 const RETURN_ALLOW: u32 = 0x7fff_0000;
@@ -26,14 +26,14 @@ const IOCTL_RECEIVE: libc::Ioctl = 0xc050_2100_u32 as _;
 const IOCTL_SEND: libc::Ioctl = 0xc018_2101_u32 as _;
 const IOCTL_ID_VALID: libc::Ioctl = 0x4008_2102_u32 as _;
 const IOCTL_SET_FLAGS: libc::Ioctl = 0x4008_2104_u32 as _;
-/// Who is told wakes up where the caller falls asleep.
+/// The supervisor wakes up on the caller's processor, where the caller falls asleep.
 const SYNC_WAKE_UP: u64 = 1;
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
-/// Where a filter finds the number of the call, the architecture whose number it is, and the lower
-/// halves of its arguments.
+/// Offsets, for a filter, of the call's number, its architecture, and the lower halves of its
+/// arguments.
 const CALL_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS_AT: [u32; 3] = [16, 24, 32];
@@ -76,12 +76,12 @@ impl SocketCall {
     }
 }
 
-/// Where calls are told.
+/// The descriptor for intercepted calls.
 #[derive(Debug)]
 pub struct SocketCalls(OwnedFd);
 
 impl SocketCalls {
-    /// Has the calls of this thread and of what it starts told, for ever, of which `filter` says so.
+    /// Intercepts the calls that `filter` selects, of this thread and everything it starts, for ever.
     /// Needs CAP_SYS_ADMIN in its user namespace, or that it has renounced new privileges.
     fn install(filter: &[libc::sock_filter]) -> io::Result<SocketCalls> {
         let program = libc::sock_fprog {
@@ -109,18 +109,18 @@ impl SocketCalls {
         Ok(SocketCalls(listener))
     }
 
-    /// What another process handed on.
+    /// From another process's descriptor.
     pub const fn from_descriptor(descriptor: OwnedFd) -> SocketCalls {
         SocketCalls(descriptor)
     }
 
-    /// The next call, to be asked for when the descriptor is readable. `None`: who called was killed.
+    /// The next call, to be asked for when the descriptor is readable. `None`: the caller was killed.
     ///
     /// # Errors
     /// Not expected.
     pub fn next(&self) -> io::Result<Option<SocketCall>> {
         let mut told = Notification::default();
-        // SAFETY: `told` is what the kernel fills in, and zero, as it wants.
+        // SAFETY: the kernel fills `told` in, and it is zero, as required.
         let received =
             check(unsafe { libc::ioctl(self.0.as_raw_fd(), IOCTL_RECEIVE, &raw mut told) });
         match received {
@@ -152,7 +152,7 @@ impl SocketCalls {
         self.answer(call, 0, RESPONSE_CONTINUE);
     }
 
-    /// Lets the call succeed without effect: what it asked for has been done.
+    /// Lets the call succeed without effect: the supervisor has performed it.
     pub fn succeed(&self, call: SocketCall) {
         self.answer(call, 0, 0);
     }
@@ -169,7 +169,7 @@ impl SocketCalls {
             error,
             flags,
         };
-        // Who called may be gone.
+        // The caller may be gone.
         // SAFETY: the kernel reads `response`, which outlives the call.
         let _ = check(unsafe { libc::ioctl(self.0.as_raw_fd(), IOCTL_SEND, &raw const response) });
     }
@@ -181,21 +181,21 @@ impl AsFd for SocketCalls {
     }
 }
 
-/// Ends a filter: calls that get here are told, or not.
+/// End of a filter: calls that get here are intercepted; next, not intercepted.
 const TELL: libc::sock_filter = step(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_USER_NOTIF);
 const LET_PASS: libc::sock_filter = step(libc::BPF_RET | libc::BPF_K, 0, 0, RETURN_ALLOW);
 
-/// Has the next steps look at what is there.
+/// Loads what the next steps test.
 const fn load(at: u32) -> libc::sock_filter {
     step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at)
 }
 
-/// Leaves out so many steps if it is `k`, and so many if not.
+/// Skips `yes` steps if it is `k`, and `no` if not.
 const fn equal(k: u32, yes: u8, no: u8) -> libc::sock_filter {
     step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, yes, no, k)
 }
 
-/// A line of what the kernel tells of a thread: `Uid:`, say.
+/// A line of a thread's status file, such as `Uid:`.
 fn status_of(thread: u32, what: &str) -> io::Result<String> {
     let status = fs::read_to_string(format!("/proc/{thread}/status"))?;
     let mut lines = status.lines();
@@ -212,13 +212,13 @@ mod tests {
 
     use super::SocketCalls;
 
-    /// Has another thread do `work`, whose calls are told.
+    /// Runs `work` in another thread, with its calls intercepted.
     pub fn watched<T: Send + 'static>(
         watch: fn() -> io::Result<SocketCalls>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> (SocketCalls, thread::JoinHandle<T>) {
         let (to_main, from_program) = channel();
-        // The filter is of the thread that has it, and of what that starts.
+        // A filter applies to its thread and everything that starts.
         let program = thread::spawn(move || {
             to_main.send(watch().unwrap()).unwrap();
             work()

@@ -19,7 +19,7 @@ use crate::sys::{check, check_fd, step};
 const IOCTL_ADD_DESCRIPTOR: libc::Ioctl = 0x4018_2103_u32 as _;
 /// The call returns the descriptor's number, in the same step.
 const FLAG_SEND: u32 = 1 << 1;
-/// What the type of a socket is, beside its flags (SOCK_TYPE_MASK of linux/net.h).
+/// The bits of a socket's type without its flags (SOCK_TYPE_MASK of linux/net.h).
 const TYPE_MASK: u32 = 0xf;
 
 /// `struct seccomp_notif_addfd`.
@@ -33,12 +33,12 @@ struct Addition {
 }
 
 impl SocketCalls {
-    /// Has all calls by which this thread and what it starts make a socket of TCP told, for ever.
-    /// Without CAP_SYS_ADMIN, they renounce new privileges for it (PR_SET_NO_NEW_PRIVS).
+    /// Intercepts all calls by which this thread and everything it starts make a TCP socket, for
+    /// ever. Without CAP_SYS_ADMIN, they renounce new privileges for that (PR_SET_NO_NEW_PRIVS).
     ///
     /// # Errors
-    /// `ResourceBusy`: other calls of this thread are told already. Else the kernel does not permit
-    /// it, or is older than 5.5.
+    /// `ResourceBusy`: this thread's calls are intercepted already. Otherwise the kernel does not
+    /// permit it, or is older than 5.5.
     pub fn of_tcp() -> io::Result<SocketCalls> {
         let and = |k| step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, k);
         let filter = [
@@ -127,15 +127,15 @@ fn own_network() -> io::Result<(u64, u64)> {
     Ok(*OWN.get_or_init(|| own))
 }
 
-/// Has the socket belong to the user that the caller is now, as if it had made it: packet filters and
-/// routes may ask for that. Only root becomes somebody else.
+/// Gives the socket to the caller's current user, as if the caller had made it: packet filters and
+/// routes may depend on that. Only root becomes another user.
 fn own_as(socket: &OwnedFd, thread: u32) -> io::Result<()> {
     if own_uid() != 0 {
         return Ok(());
     }
     let id = |what| {
         let ids = status_of(thread, what)?;
-        // Real, effective, saved, and that of files and sockets.
+        // Real, effective, saved, and file system ids; the last one counts.
         let id = ids.split_whitespace().nth(3).and_then(|id| id.parse().ok());
         id.ok_or(io::Error::from(io::ErrorKind::InvalidData))
     };
@@ -155,7 +155,7 @@ pub fn tcp_is_mptcp() -> io::Result<bool> {
     Ok(socket.protocol()? == Some(Protocol::MPTCP))
 }
 
-/// What the kernel says of Multipath TCP.
+/// The kernel's state of Multipath TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mptcp {
     /// There it is.
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(program.join().unwrap(), Some(Protocol::MPTCP));
     }
 
-    /// What the type says beside of what it is.
+    /// The flags beside the type.
     #[test]
     fn flags_are_those_asked_for() {
         let flags = |kind: Type| {

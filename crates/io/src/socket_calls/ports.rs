@@ -16,7 +16,7 @@ use crate::sys::{check_fd, check_len, get_option, step};
 /// The shortest address of IP (those of netlink are shorter).
 const ADDRESS_BYTES_MIN: u32 = 16;
 
-/// What a call asks for: a port, to be reached at.
+/// A call's request: a port, and the address for it.
 #[derive(Debug)]
 pub struct Claim {
     socket: Socket,
@@ -47,9 +47,9 @@ impl Claim {
 }
 
 impl SocketCalls {
-    /// Has all calls of bind and listen by this thread and by what it starts told, for ever. Needs
-    /// CAP_SYS_ADMIN in its user namespace. A call of bind with an address that is too short for IP is
-    /// not told.
+    /// Intercepts all calls of bind and listen by this thread and everything it starts, for ever. Needs
+    /// CAP_SYS_ADMIN in its user namespace. Calls of bind with an address too short for IP are not
+    /// intercepted.
     ///
     /// # Errors
     /// The kernel does not permit it, or is older than 5.5.
@@ -68,8 +68,8 @@ impl SocketCalls {
         ])
     }
 
-    /// The port that the call asks for, if it does: a socket of TCP that is to listen, or to be bound to
-    /// any port; or one of UDP that is to be bound.
+    /// The port that the call needs, if any: for a TCP socket that is to listen, or to be bound to any
+    /// port; or for a UDP socket that is to be bound.
     pub fn claim(&self, call: SocketCall) -> Option<Claim> {
         let process = process_of(call.thread).ok()?;
         let socket = Socket::from(self.socket_of(call, process).ok()?);
@@ -91,7 +91,7 @@ impl SocketCalls {
             return None;
         }
         if !is_datagram && binds(call) && (asked.port() != 0 || connecting_chooses(&socket)) {
-            // It has a port only when it listens, or connects.
+            // It gets a port only when it listens, or connects.
             return None;
         }
         let sharing = Sharing::of(SockRef::from(&socket), asked.is_ipv6()).ok()?;
@@ -121,7 +121,7 @@ impl SocketCalls {
             libc::process_vm_readv(process, &raw const ours, 1, &raw const theirs, 1, 0)
         })?;
         self.is_valid(call)?;
-        // SAFETY: any bytes are an address of some family, or of none, and so many were written.
+        // SAFETY: any bytes are an address of some family, or of none, and this many were written.
         Ok(unsafe { SockAddr::new(address, read as libc::socklen_t) })
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller has to do about it.
+//! Errors, by what the caller must do.
 
 use std::net::SocketAddr;
 use std::{error, fmt, io};
@@ -9,7 +9,7 @@ pub struct UdpError {
     step: &'static str,
     address: SocketAddr,
     device: Option<String>,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -72,14 +72,14 @@ pub enum SendError {
     NoBuffers,
     /// The device is down or gone: nothing leaves by this link until that changes.
     LinkDown(io::Error),
-    /// There is no way to this address (ENETUNREACH, EHOSTUNREACH), it is none (port 0), or this
-    /// host's own address is no longer on the device (EINVAL). The kernel does not say which;
-    /// look at the device. To others the link may work.
+    /// There is no route to this address (ENETUNREACH, EHOSTUNREACH), it is invalid (port 0), or
+    /// this host's own address is no longer on the device (EINVAL). The kernel does not say
+    /// which; check the device. Other addresses may still be reachable.
     NoRoute(io::Error),
     /// A datagram is larger than the MTU of the device.
     TooBig,
-    /// Anything else, for example EPERM from a local firewall rule: this burst
-    /// was refused; it says nothing about the link.
+    /// Any other error, for example EPERM from a local firewall rule: this burst was refused; it
+    /// says nothing about the link.
     Other(io::Error),
 }
 

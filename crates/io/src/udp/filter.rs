@@ -1,5 +1,5 @@
-//! A filter in the kernel (classic BPF, socket(7) SO_ATTACH_FILTER): what it does
-//! not accept never takes room in the receive buffer, nor a system call.
+//! A filter in the kernel (classic BPF, socket(7) SO_ATTACH_FILTER): rejected packets
+//! take neither room in the receive buffer nor a system call.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::sys::{set_option, set_program};
 /// Most instructions of a filter (`BPF_MAXINSNS`).
 pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
 
-/// Where a datagram begins, in what a filter sees: behind its UDP header.
+/// Offset of a datagram, in a filter's view: behind its UDP header.
 pub const FILTER_PAYLOAD: u32 = 8;
 
 /// One instruction of a filter. Conditions compare the accumulator, which the
@@ -28,9 +28,9 @@ pub enum Instruction {
     LoadRandom,
     /// Load this number.
     Load(u32),
-    /// Keep the accumulator in this place (0 to 15), …
+    /// Store the accumulator in this slot (0 to 15).
     Keep(u32),
-    /// … and load what was kept there.
+    /// Load from this slot.
     Recall(u32),
     /// Copy the accumulator to the index.
     ToIndex,
@@ -38,21 +38,21 @@ pub enum Instruction {
     And(u32),
     /// Leave the remainder of a division by this number, which is not 0.
     Modulo(u32),
-    /// Shift the accumulator right by so many bits (0 to 31).
+    /// Shift the accumulator right by this many bits (0 to 31).
     ShiftRight(u32),
     /// Shift the accumulator left by the index (0 to 31).
     ShiftLeftByIndex,
-    /// Skip so many.
+    /// Skip this many.
     Skip(u32),
-    /// Equal to the number: skip so many.
+    /// Equal to the number: skip this many.
     SkipIfEqual(u32, u8),
-    /// Not equal: skip so many.
+    /// Not equal: skip this many.
     SkipUnlessEqual(u32, u8),
-    /// Greater than the number: skip so many.
+    /// Greater than the number: skip this many.
     SkipIfGreater(u32, u8),
-    /// Not greater: skip so many.
+    /// Not greater: skip this many.
     SkipUnlessGreater(u32, u8),
-    /// None of these bits set: skip so many.
+    /// None of these bits set: skip this many.
     SkipUnlessBits(u32, u8),
     /// A bit of the index set: skip so many.
     SkipIfIndexBits(u8),
@@ -62,7 +62,7 @@ pub enum Instruction {
     Drop,
 }
 
-/// Where the kernel shows its own numbers to a filter (linux/filter.h).
+/// Offset of the kernel's own numbers in a filter's view (linux/filter.h).
 const ANCILLARY: u32 = -0x1000_i32 as u32;
 const ANCILLARY_RANDOM: u32 = 56;
 
@@ -109,9 +109,9 @@ impl Instruction {
 }
 
 impl LinkSocket {
-    /// Has the kernel drop what `filter` does not accept, from now on, in place of
-    /// any filter before. What is dropped counts in
-    /// [`kernel_drops`](super::UdpCounters::kernel_drops). Needs no privileges.
+    /// From now on the kernel drops what `filter` does not accept; replaces any filter
+    /// before. Drops count in [`kernel_drops`](super::UdpCounters::kernel_drops). Needs
+    /// no privileges.
     ///
     /// # Errors
     /// More than [`FILTER_INSTRUCTIONS_MAX`], a skip beyond the end, or more than

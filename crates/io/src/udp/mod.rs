@@ -67,7 +67,7 @@ pub enum DeviceBinding {
     Refused(io::Error),
 }
 
-/// What a socket has counted since it was made.
+/// Counters of a socket since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Datagrams (or joined bursts) the kernel dropped because the receive
@@ -87,9 +87,9 @@ pub struct UdpCounters {
 
 /// The UDP socket of one link. Not blocking; IPv4 or IPv6 as its address is.
 ///
-/// Datagrams carry the don't-fragment mark and are not held to any path MTU
-/// the kernel may have learnt from ICMP (`IP_PMTUDISC_PROBE`): whoever uses the
-/// socket finds the MTU, and an ICMP message cannot be forged to shrink it.
+/// Datagrams have the don't-fragment flag and ignore any path MTU that the kernel may
+/// have learnt from ICMP (`IP_PMTUDISC_PROBE`): the socket's user finds the MTU, and a
+/// forged ICMP message cannot shrink it.
 ///
 /// A socket bound to a device that is removed stays dead even if a device of
 /// the same name comes back: make a new one then.
@@ -97,7 +97,7 @@ pub struct UdpCounters {
 /// A fork of the process does not have it, and so does not hold its port.
 #[derive(Debug)]
 pub struct LinkSocket {
-    /// Before the socket, as it is to be dropped first.
+    /// In front of the socket, because it must be dropped first.
     _unshared: Unshared,
     socket: Socket,
     binding: DeviceBinding,
@@ -108,8 +108,8 @@ pub struct LinkSocket {
     piecewise: Cell<u32>,
 }
 
-/// A UDP port of one address, which nobody else gets from now on: a port that is only found free may be another's when it is
-/// bound. [`LinkSocket::of`] makes a link's socket of it.
+/// A UDP port of one address, reserved from now on: a port that is only found free may
+/// be another's when it is bound. [`LinkSocket::of`] makes a link's socket of it.
 #[derive(Debug)]
 pub struct Claim {
     socket: Socket,
@@ -132,14 +132,14 @@ impl Claim {
         })
     }
 
-    /// What it is of.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// One that is bound to nothing yet.
+/// A socket without an address.
 fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -169,7 +169,7 @@ impl LinkSocket {
         })
     }
 
-    /// The same of a port that was claimed.
+    /// The same for a claimed port.
     ///
     /// # Errors
     /// [`UdpError`]: the device does not exist.
@@ -224,7 +224,7 @@ impl LinkSocket {
             .ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> UdpCounters {
         self.counters.get()

@@ -25,7 +25,7 @@ pub const RECEIVE_BYTES: usize = 1 << 16;
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Where one receive came from and how to cut it.
+/// Source of one receive, and how to cut it.
 #[derive(Clone, Copy)]
 struct Burst {
     from: SocketAddr,
@@ -42,9 +42,9 @@ const NO_BURST: Burst = Burst {
 /// Buffers for [`LinkSocket::recv`], made once and used for all links in turn.
 pub struct ReceiveBatch {
     memory: Box<[u8]>,
-    /// Where the kernel writes who sent a receive.
+    /// The kernel writes the source address of a receive here.
     names: Box<[SockAddrStorage; BATCH_RECEIVES]>,
-    /// Where it writes what else it has to say of it.
+    /// The kernel writes control messages here.
     controls: Box<[Control; BATCH_RECEIVES]>,
     buffer_bytes: usize,
     bursts: [Burst; BATCH_RECEIVES],
@@ -127,9 +127,9 @@ impl std::fmt::Debug for ReceiveBatch {
 }
 
 impl LinkSocket {
-    /// Takes what has arrived into `batch`, replacing its content, and tells how
-    /// many datagrams that are. 0 when nothing is there (or all of it was
-    /// unusable and counted). More may be waiting: the socket stays readable.
+    /// Receives into `batch`, replacing its content, and returns the number of
+    /// datagrams: 0 if nothing is there (or all of it was unusable and counted). More
+    /// may be waiting: the socket stays readable.
     ///
     /// # Errors
     /// [`RecvError`]. ICMP errors about earlier datagrams are counted, not reported.
@@ -147,8 +147,8 @@ impl LinkSocket {
 
     fn receive_batch(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
         batch.count = 0;
-        // SAFETY: plain C structures for which zero is a value (null pointers
-        // with length 0).
+        // SAFETY: plain C structures for which zero is a value (null pointers with
+        // length 0).
         let mut vectors: [libc::iovec; BATCH_RECEIVES] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut headers: [libc::mmsghdr; BATCH_RECEIVES] = unsafe { mem::zeroed() };
@@ -187,8 +187,8 @@ impl LinkSocket {
     /// Notes one receive in `batch`; returns its number of datagrams.
     fn keep(&self, batch: &mut ReceiveBatch, header: &libc::mmsghdr, index: usize) -> usize {
         let bytes = header.msg_len as usize;
-        // SAFETY: the kernel has filled in this header and its control buffer,
-        // both of which are still there.
+        // SAFETY: the kernel has filled in this header and its control buffer, both of
+        // which still exist.
         let (segment_bytes, drops) = unsafe { read_control(&header.msg_hdr) };
         if let Some(drops) = drops {
             let more = drops.wrapping_sub(self.drops_seen.replace(drops));
@@ -215,10 +215,10 @@ impl LinkSocket {
     }
 }
 
-/// The segment size (`UDP_GRO`) and the drop counter (`SO_RXQ_OVFL`), where present.
+/// The segment size (`UDP_GRO`) and the drop counter (`SO_RXQ_OVFL`), if present.
 ///
 /// # Safety
-/// `header` was filled in by the kernel and its control buffer is still there.
+/// `header` was filled in by the kernel and its control buffer still exists.
 unsafe fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
     let (mut segment_bytes, mut drops) = (None, None);
     // SAFETY: the caller's promise.

@@ -16,8 +16,8 @@ pub const SEGMENTS_MAX: usize = 64;
 /// Bytes in one burst at most: the largest UDP payload over IPv4 (RFC 768, 791).
 pub const BURST_BYTES_MAX: usize = 65_507;
 
-/// After a device refused to segment a burst, so many bursts go piecewise
-/// before it is asked again (the route may lead to another device by then).
+/// After a device refused to segment a burst, this many bursts are sent piecewise before it
+/// is tried again (the route may lead to another device by then).
 const PIECEWISE_BURSTS: u32 = 1000;
 
 /// A control message with a 16-bit value, laid out as `CMSG_FIRSTHDR` and
@@ -31,8 +31,8 @@ struct SegmentControl {
 
 impl SegmentControl {
     fn new(segment_bytes: u16) -> SegmentControl {
-        // SAFETY: `cmsghdr` consists of integers (and padding on some C
-        // libraries), for which zero is a value.
+        // SAFETY: `cmsghdr` consists of integers (and padding on some C libraries), for
+        // which zero is a value.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
         header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
         header.cmsg_level = libc::SOL_UDP;
@@ -55,10 +55,10 @@ impl LinkSocket {
     /// Sends `datagrams`, which lie one after another, each `segment_bytes`
     /// long except the last, which may be shorter, to `to`.
     ///
-    /// All or nothing, but for one case: where the device refuses to segment
-    /// and its queue fills up on the way, an error is returned though the first
-    /// datagrams went out. Sending them again is harmless to a receiver that
-    /// knows duplicates by their number.
+    /// All or nothing, with one exception: if the device refuses to segment and its queue
+    /// fills up on the way, an error is returned though the first datagrams went out.
+    /// Sending them again is harmless to a receiver that recognises duplicates by their
+    /// number.
     ///
     /// # Errors
     /// [`SendError`] says what to do next. More than [`SEGMENTS_MAX`] datagrams,
@@ -73,10 +73,10 @@ impl LinkSocket {
         self.send_burst(to, datagrams, segment_bytes, 0)
     }
 
-    /// [`send`](LinkSocket::send) to somebody who was heard of lately: has the kernel keep
-    /// the neighbour's Ethernet address (MSG_CONFIRM, send(2)), where it is a lone datagram.
-    /// Probes of a link that fails would otherwise lose it after a while and, when the link
-    /// is back, wait up to a second for the next question for it.
+    /// Like [`send`](LinkSocket::send), to a peer that was heard lately: for a lone
+    /// datagram the kernel keeps the neighbour's Ethernet address (MSG_CONFIRM, send(2)).
+    /// Otherwise probes of a failed link would lose it after a while and, when the link is
+    /// back, wait up to a second for the next solicitation.
     ///
     /// # Errors
     /// As of [`send`](LinkSocket::send).

@@ -7,9 +7,9 @@ use std::{error, fmt, io};
 pub enum VnicError {
     /// The process lacks a capability.
     NotPermitted {
-        /// What it tried to do.
+        /// The failed step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// There is no `/dev/net/tun`, or it must not be opened.
@@ -26,15 +26,15 @@ pub enum VnicError {
     },
     /// The kernel refused something else.
     Failed {
-        /// What was tried.
+        /// The failed step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl VnicError {
-    /// For `map_err`: what was tried when the error came.
+    /// For `map_err`: the step that failed.
     pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> VnicError {
         move |source| {
             let source = source.into();

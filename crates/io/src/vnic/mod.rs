@@ -42,15 +42,15 @@ pub const HEADER_BYTES: usize = 10;
 /// The shortest Ethernet frame there is: two addresses and a type.
 const ETHERNET_HEADER_BYTES: usize = 14;
 
-/// What an Ethernet frame may be longer than the IP packet in it: the Ethernet
-/// header, VLAN tags, and some to spare.
+/// How much longer an Ethernet frame may be than its IP packet: the Ethernet header, VLAN
+/// tags, and a reserve.
 const FRAME_OVERHEAD_BYTES: usize = 64;
 
 /// No device of ours has a larger MTU.
 const MTU_BYTES_MAX: u32 = 65_535;
 
-/// Marks a device as made by us, so that one left behind by a daemon that
-/// crashed is told from someone else's of the same name.
+/// Marks a device as ours, so that one left behind by a crashed daemon can be distinguished
+/// from another program's with the same name.
 const ALIAS: &str = "virtual NIC of tabane";
 
 /// How to make the device.
@@ -67,7 +67,7 @@ pub enum Backend {
     Packet,
 }
 
-/// What device to make.
+/// Options of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct VnicOptions<'a> {
     /// Its name, at most 15 bytes.
@@ -119,7 +119,7 @@ struct Made {
     gso_bytes_max: u32,
 }
 
-/// What is read and written.
+/// The device's backend.
 #[derive(Debug)]
 enum End {
     Tap(OwnedFd),
@@ -203,7 +203,7 @@ impl Vnic {
             .set_link(index, up)
             .map_err(VnicError::step("switch the device on"))?;
         self.link = find(&mut self.route, options.name)?;
-        // Linux before 6.3 has no BIG TCP for IPv4, and tells of none.
+        // Linux before 6.3 has no BIG TCP for IPv4, and reports none.
         self.gso_bytes_max = self.link.gso_bytes_max.max(self.link.gso_ipv4_bytes_max);
         Ok(())
     }
@@ -249,14 +249,15 @@ impl Vnic {
         self.gso_bytes_max
     }
 
-    /// Settings by which the host may still take routers and routes from what comes over the device, as
-    /// sysctl(8) names them: they could not be changed, since /proc/sys can only be read. Usually none.
+    /// Settings by which the host may still accept routers and routes from the device, as
+    /// sysctl(8) names them: /proc/sys is read-only. Usually none.
     #[must_use]
     pub fn believes(&self) -> &[String] {
         &self.believes
     }
 
-    /// Whether frames may be packets of UDP that are to be cut into datagrams, both ways (since Linux 6.2).
+    /// Whether frames may be UDP packets to be cut into datagrams, in both directions (since
+    /// Linux 6.2).
     #[must_use]
     pub fn cuts_datagrams(&self) -> bool {
         self.cuts_datagrams
@@ -287,9 +288,8 @@ impl Vnic {
         self.gso_bytes_max.max(MTU_BYTES_MAX) as usize + FRAME_OVERHEAD_BYTES + HEADER_BYTES
     }
 
-    /// Takes one frame the host sends: [`HEADER_BYTES`] of `virtio_net_hdr`
-    /// followed by the Ethernet frame. The number of bytes of both, or `None`
-    /// when nothing waits.
+    /// Reads a frame from the host: [`HEADER_BYTES`] of `virtio_net_hdr`, then the Ethernet
+    /// frame. Returns the length of both, or `None` if nothing waits.
     ///
     /// # Errors
     /// `InvalidInput` if `buffer` is shorter than [`Vnic::frame_bytes_max`];
@@ -307,9 +307,9 @@ impl Vnic {
         self.read_uninit(buffer)
     }
 
-    /// As [`Vnic::read`], into a buffer that is used again: its content is
-    /// replaced, it grows to [`Vnic::frame_bytes_max`] once, and nothing is
-    /// zeroed first. Whether there was a frame.
+    /// Like [`Vnic::read`], into a reused buffer: its content is replaced, it grows to
+    /// [`Vnic::frame_bytes_max`] once, and nothing is zeroed first. Returns whether there was
+    /// a frame.
     ///
     /// # Errors
     /// `NetworkDown` or `NotFound` when the device was switched off or removed.
@@ -369,7 +369,7 @@ impl Vnic {
         .map_err(device_error)
     }
 
-    /// What was lost so far.
+    /// Counters of lost frames.
     ///
     /// # Errors
     /// Not expected while the device exists.
@@ -396,9 +396,8 @@ impl Vnic {
 
 impl Drop for Vnic {
     fn drop(&mut self) {
-        // Without this a veth pair would go only when the packet sockets'
-        // namespace is cleared away, some time later. Where it fails the device
-        // is gone already.
+        // Without this a veth pair would vanish only when the packet sockets' namespace is
+        // cleared away, some time later. If it fails the device is gone already.
         let _ = self.route.delete_link(self.link.index);
     }
 }
@@ -460,10 +459,9 @@ fn check_options(options: &VnicOptions<'_>) -> Result<(), VnicError> {
     Ok(())
 }
 
-/// Removes the device `name` if a process of ours that crashed left it behind:
-/// a veth pair whose far end could not be hidden outlives its process. The
-/// caller sees to it that no living process has it. Not an error if there is no
-/// such device; one that others made is not touched.
+/// Removes the device `name` if a crashed process of ours left it behind: a veth pair whose
+/// far end could not be hidden outlives its process. The caller must ensure that no living
+/// process has it. Not an error if there is no such device; others' devices are not touched.
 ///
 /// # Errors
 /// The kernel refuses; without CAP_NET_ADMIN it does.

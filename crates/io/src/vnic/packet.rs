@@ -54,13 +54,13 @@ pub(super) fn make(near: &mut RouteSocket, options: &VnicOptions<'_>) -> Result<
 
 fn set_up_far_end(far: &mut FarSide, peer: &str, gso_bytes_max: u32) -> Result<(), VnicError> {
     let link = super::find(&mut far.route, peer)?;
-    // Fails where there is no IPv6; then there is nothing to silence.
+    // Fails if there is no IPv6; then there is nothing to silence.
     let _ = far.route.silence_ipv6(link.index);
     far.route
         .set_offload_bytes(link.index, gso_bytes_max)
         .map_err(VnicError::step("set the largest packet"))?;
     let settings = LinkSettings {
-        // Whatever the host's end is set to.
+        // Whatever MTU the host's end has.
         mtu: Some(MTU_BYTES_MAX),
         up: true,
         ..LinkSettings::default()
@@ -105,7 +105,7 @@ fn namespace_of(far: &FarSide) -> io::Result<Option<OwnedFd>> {
     check_fd(unsafe { libc::ioctl(fd, libc::SIOCGSKNS as _) }).map(Some)
 }
 
-/// Sockets in the namespace of this thread; those for packets hear nothing yet.
+/// Sockets in the namespace of this thread; those for packets receive nothing yet.
 fn far_side(hidden: bool) -> io::Result<FarSide> {
     Ok(FarSide {
         packets: Queues::new()?,

@@ -1,10 +1,10 @@
-//! The packet sockets that the far end of the veth pair is read through (packet(7), PACKET_FANOUT).
+//! The packet sockets through which the far end of the veth pair is read (packet(7), PACKET_FANOUT).
 //!
-//! The kernel drops what has no room in its socket. So UDP, the one protocol whose senders need not
-//! measure what they send, is spread over sockets of its own, by its ports; all else has the first.
-//! They are read by turns: a ping or a TCP beside a flood waits for its turn and is not dropped, nor
-//! is another flow of UDP, unless it shares the queue (one time in 14). Frames with a VLAN tag have one
-//! too, so that no other is read in the slower way that tells of tags ([`tagged`]).
+//! The kernel drops packets that find no room in their socket. So UDP, the one protocol whose senders
+//! need not adapt, is spread over sockets of its own, by its ports; everything else has the first. They
+//! are read in turns: a ping or TCP beside a flood waits for its turn and is not dropped, nor is another
+//! UDP flow, unless it shares the queue (one in 14). Frames with a VLAN tag have a socket, too, so that
+//! no other is read in the slower way that returns tags ([`tagged`]).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,16 +20,16 @@ use crate::sys::{
 /// How many there are.
 pub const QUEUES: usize = 17;
 
-/// What the first may hold for us to read, bytes: what fills it, in short packets, is read in some 10 ms.
+/// Size of the first queue, bytes: a queue full of short packets is read in some 10 ms.
 pub const QUEUE_BYTES: usize = 16 << 20;
-/// What each of the others may: 3 ms of 10 Gb/s. All together bound what floods of many flows take
-/// from the kernel's memory (twice that, with its own overhead).
+/// Size of each other queue: 3 ms of 10 Gb/s. Together they limit the kernel memory for floods of many
+/// flows (twice that, with its own overhead).
 const DATAGRAM_QUEUE_BYTES: usize = 4 << 20;
 
-/// What may be on its way into the host, bytes.
+/// The most bytes on their way into the host.
 const SEND_BUFFER_BYTES: usize = 8 << 20;
 
-/// After so many frames it is looked again who waits: those that were empty have their turn then.
+/// After this many frames the queues are polled again: those that were empty have their turn then.
 const LOOK_EVERY: u32 = 2 * QUEUES as u32;
 
 // linux/if_packet.h
@@ -45,14 +45,14 @@ const PACKET_FANOUT_CBPF: u32 = 6;
 const PACKET_FANOUT_FLAG_UNIQUEID: u32 = 0x2000;
 const PACKET_FANOUT_FLAG_IGNORE_OUTGOING: u32 = 0x4000;
 
-/// The queue of UDP whose ports are not at hand: fragments, and packets with options.
+/// The queue for UDP without accessible ports: fragments, and packets with options.
 const WITHOUT_PORTS: u32 = QUEUES as u32 - 2;
 
-/// The queue of frames with a VLAN tag, whatever is behind it.
+/// The queue for frames with a VLAN tag, whatever is behind it.
 const TAGGED: u32 = QUEUES as u32 - 1;
 
-/// Which queue takes a packet, as a program of the kernel's classic BPF (linux/filter.h): the first,
-/// or for UDP one of the others, by its ports, or the last for what has a tag.
+/// Chooses the queue of a packet, as a program in the kernel's classic BPF (linux/filter.h): the first,
+/// or for UDP one of the others, by its ports, or the last for tagged frames.
 const CHOOSE: [libc::sock_filter; 26] = {
     use libc::{BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_JA, BPF_JEQ, BPF_JMP};
     use libc::{BPF_JSET, BPF_K, BPF_LD, BPF_MISC, BPF_MOD, BPF_RET, BPF_RSH, BPF_TAX, BPF_W};
@@ -105,8 +105,8 @@ const CHOOSE: [libc::sock_filter; 26] = {
     ]
 };
 
-/// Two datagrams of a byte each, as a packet to be cut (linux/virtio_net.h, VIRTIO_NET_HDR_GSO_UDP_L4), from and to
-/// nobody.
+/// Two datagrams of a byte each, as a packet to be cut (linux/virtio_net.h, VIRTIO_NET_HDR_GSO_UDP_L4),
+/// with no addresses.
 const TO_BE_CUT: [u8; 54] = {
     let mut frame = [0; 54];
     // The header: checksum wanted, what to cut, 42 bytes of headers, one of content, the checksum 34 + 6.
@@ -125,7 +125,7 @@ const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 /// The sockets.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// One alone where the kernel spreads nothing.
+    /// Only one if the kernel has no fanout.
     sockets: Vec<OwnedFd>,
     /// The one which gets frames with a tag.
     tagged: usize,
@@ -138,12 +138,12 @@ pub(super) struct Queues {
     last: usize,
     /// Frames until it is looked who waits.
     look_in: u32,
-    /// What the first may hold, as granted.
+    /// Size of the first queue, as granted.
     bytes: usize,
 }
 
 impl Queues {
-    /// Sockets in the network namespace of this thread, which hear nothing yet.
+    /// Sockets in the network namespace of this thread, which receive nothing yet.
     pub fn new() -> io::Result<Queues> {
         let poller = Poller::new()?;
         let mut sockets = Vec::with_capacity(QUEUES);
@@ -206,7 +206,7 @@ impl Queues {
         Ok(())
     }
 
-    /// What the first may hold, bytes.
+    /// Size of the first queue, bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -216,18 +216,18 @@ impl Queues {
         &self.sockets[0]
     }
 
-    /// Whether the kernel takes, and so gives, packets of UDP that are to be cut into datagrams.
+    /// Whether the kernel accepts, and so delivers, UDP packets to be cut into datagrams.
     pub fn cuts_datagrams(&self) -> bool {
         let fd = self.speaker().as_raw_fd();
         // SAFETY: pointer and length describe `TO_BE_CUT`.
         let sent =
             check_len(unsafe { libc::send(fd, TO_BE_CUT.as_ptr().cast(), TO_BE_CUT.len(), 0) });
-        // The device is not on yet: what is understood gets no farther.
+        // The device is not on yet: an accepted packet goes no farther.
         !sent.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
     }
 
-    /// Takes one frame, of those that wait the next by turns; its true length, which may be beyond
-    /// that of `buffer`.
+    /// Reads a frame, from the waiting queues in turn; returns its true length, which may exceed
+    /// `buffer`.
     pub fn read(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
         if self.waiting == 0 || self.look_in == 0 {
             self.look()?;
@@ -282,11 +282,11 @@ impl Queues {
     }
 }
 
-/// Takes one frame; its true length, which may be beyond that of `buffer`.
+/// Reads a frame; returns its true length, which may exceed `buffer`.
 fn receive(socket: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let (at, length) = (buffer.as_mut_ptr().cast(), buffer.len());
     retry(|| {
-        // SAFETY: pointer and length describe `buffer`. MSG_TRUNC has the kernel tell the frame's
+        // SAFETY: pointer and length describe `buffer`. MSG_TRUNC makes the kernel return the frame's
         // true length, not write beyond the buffer.
         check_len(unsafe { libc::recv(socket.as_raw_fd(), at, length, libc::MSG_TRUNC) })
     })

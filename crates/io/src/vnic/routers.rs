@@ -1,17 +1,15 @@
-//! Keeps the host from believing what comes over the device about routers and routes.
+//! Keeps the host from accepting routers and routes from the device.
 
 use std::io;
 use std::path::Path;
 
 use crate::netlink::RouteSocket;
 
-/// Settings of IPv6 that are to be 0: the default router and addresses that a router advertises,
-/// better routes.
+/// Settings of IPv6 that must be 0: advertised default routers and addresses, and better routes.
 const SETTINGS: [&str; 3] = ["accept_ra", "autoconf", "accept_redirects"];
 
 /// Switches all of it off on the device with this index and name. Returns the settings for which that
-/// could not be done, as sysctl(8) names them: /proc/sys may be there to be read only. Where there is no
-/// IPv6, there is nothing to be done.
+/// failed, as sysctl(8) names them: /proc/sys may be read-only. Without IPv6, nothing needs to be done.
 pub(super) fn disbelieve(route: &mut RouteSocket, index: u32, name: &str) -> Vec<String> {
     let mut failed = Vec::new();
     if route.refuse_redirects(index).is_err() {

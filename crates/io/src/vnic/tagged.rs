@@ -1,7 +1,7 @@
 //! Reading frames with their VLAN tags.
 //!
-//! What comes to the far end of a veth pair has lost its first tag on the way: the kernel keeps it beside
-//! the frame and tells it in an ancillary message (packet(7), PACKET_AUXDATA). Here it is put back.
+//! Frames at the far end of a veth pair have lost their first tag on the way: the kernel keeps it beside
+//! the frame and returns it in an ancillary message (packet(7), PACKET_AUXDATA). Here it is put back.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -15,9 +15,9 @@ const PACKET_AUXDATA: libc::c_int = 8;
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
-/// What a tag is long.
+/// Length of a tag.
 const TAG_BYTES: usize = 4;
-/// Where the tag belongs: behind the two addresses.
+/// Position of the tag: behind the two addresses.
 const TAG_AT: usize = HEADER_BYTES + 12;
 
 /// `struct tpacket_auxdata`.
@@ -36,12 +36,12 @@ struct AuxData {
 // SAFETY: integers, no padding.
 unsafe impl SocketOption for AuxData {}
 
-/// Has the kernel tell the tag of each frame.
+/// Makes the kernel return the tag of each frame.
 pub(super) fn ask_for_tags(socket: &OwnedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, PACKET_AUXDATA, 1)
 }
 
-/// Takes one frame with its tag, if it has one; its true length, which may be beyond that of `buffer`.
+/// Reads a frame with its tag, if it has one; returns its true length, which may exceed `buffer`.
 pub(super) fn receive(socket: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let mut header = [0; HEADER_BYTES];
     let (bytes, tag) = receive_apart(socket, &mut header, &mut buffer[HEADER_BYTES..])?;
@@ -65,7 +65,7 @@ fn put(buffer: &mut [MaybeUninit<u8>], at: usize, bytes: &[u8]) {
     }
 }
 
-/// A `virtio_net_hdr` as it is where a tag stands in front of what it tells of.
+/// The `virtio_net_hdr`, adjusted for a tag in front of the packet.
 fn behind_tag(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     const NEEDS_CSUM: u8 = 1;
     // hdr_len and csum_start, where they say something.
@@ -81,8 +81,8 @@ fn behind_tag(mut header: [u8; HEADER_BYTES]) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Takes one frame: its `virtio_net_hdr`, the rest, and the tag that the kernel took off. The length is
-/// that of both, as it truly is.
+/// Reads a frame: its `virtio_net_hdr`, the rest, and the tag that the kernel removed. Returns the true
+/// length of the first two.
 fn receive_apart(
     socket: &OwnedFd,
     header: &mut [u8; HEADER_BYTES],
@@ -106,7 +106,7 @@ fn receive_apart(
     message.msg_control = ancillary.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&ancillary) as _;
     let bytes = retry(|| {
-        // SAFETY: `message` names buffers that outlive the call. MSG_TRUNC has the kernel tell the
+        // SAFETY: `message` names buffers that outlive the call. MSG_TRUNC makes the kernel return the
         // frame's true length, not write beyond them.
         check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) })
     })?;

@@ -1,5 +1,5 @@
-//! Questions that need no session: how long does it take to ask somebody, and is anybody there? A question may be
-//! padded; the answer never is.
+//! Questions without a session: is a node there, and how long does an answer take? A question may be padded; the answer never
+//! is.
 
 use super::{ClusterKey, HandshakeError};
 use crate::wire::{
@@ -9,7 +9,7 @@ use crate::wire::{
 /// Length of a [`Kind::EchoReply`], and of a [`Kind::Echo`] without padding: header and MAC.
 pub const ECHO_BYTES: usize = HANDSHAKE_HEADER_BYTES + MAC_BYTES;
 
-/// A question with a token of the asker's choice, in a datagram of so many bytes, [`ECHO_BYTES`] at least: the rest are zeros,
+/// A question with a token of the asker's choice, in a datagram of this size, at least [`ECHO_BYTES`]. The padding is zeros,
 /// which the MAC does not cover, since nobody reads them.
 pub fn echo(key: &ClusterKey, token: u32, datagram_bytes: usize) -> Vec<u8> {
     let mut datagram = signed(Kind::Echo, key, token);
@@ -37,7 +37,7 @@ fn signed(kind: Kind, key: &ClusterKey, token: u32) -> Vec<u8> {
 /// The token of a question or of an answer.
 ///
 /// # Errors
-/// It is cut short, of another version, or made by somebody who has another key.
+/// It is truncated, of another version, or made with another key.
 pub fn echo_token(key: &ClusterKey, datagram: &[u8]) -> Result<u32, HandshakeError> {
     let header = HandshakeHeader::read(&mut Reader::new(datagram))?;
     let signed = datagram.get(..ECHO_BYTES);

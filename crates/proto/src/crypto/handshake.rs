@@ -112,8 +112,8 @@ impl Hello {
     }
 }
 
-/// Whether an Init is from someone who has the cluster key, or was once recorded
-/// from one. One HMAC: to be asked before anything else is done for a stranger.
+/// Whether the cluster key signed an Init, now or in an old recording. It costs one HMAC: check this
+/// before doing anything else for a stranger.
 pub fn init_is_from_key_holder(key: &ClusterKey, datagram: &[u8]) -> bool {
     datagram.first() == Some(&(Kind::Init as u8))
         && datagram.len() >= HANDSHAKE_HEADER_BYTES + MAC_BYTES
@@ -121,14 +121,14 @@ pub fn init_is_from_key_holder(key: &ClusterKey, datagram: &[u8]) -> bool {
         && key.signed(datagram)
 }
 
-/// The version of an Init whose MAC is right, if it is another one than this node's.
+/// The version of an Init with a right MAC, if it is another one than this node's.
 pub fn init_of_other_version(datagram: &[u8]) -> Option<u16> {
     let header = HandshakeHeader::read(&mut Reader::new(datagram)).ok()?;
     (header.version != VERSION).then_some(header.version)
 }
 
-/// The answer to an Init of another version, which asks for `session`: it has the form of a
-/// Response as far as every version reads one, and so says which version this node speaks.
+/// The answer to an Init of another version, for `session`: it looks like a Response as far as every
+/// version reads one, and so says which version this node speaks.
 pub fn say_version(key: &ClusterKey, session: u32) -> Vec<u8> {
     let mut datagram = vec![0; VERSION_ANSWER_BYTES];
     let header = HandshakeHeader {
@@ -141,7 +141,7 @@ pub fn say_version(key: &ClusterKey, session: u32) -> Vec<u8> {
     datagram
 }
 
-/// Form, key and version, in the order in which each can be told.
+/// Checks form, key and version, each as soon as it can be checked.
 fn check_outside(key: &ClusterKey, datagram: &[u8]) -> Result<HandshakeHeader, HandshakeError> {
     let header = HandshakeHeader::read(&mut Reader::new(datagram))?;
     if !key.signed(datagram) {
@@ -217,8 +217,8 @@ impl Initiator {
         self.key.sign(&mut self.datagram);
     }
 
-    /// The public key whose holder the responder is, when its Response was right; none if the
-    /// cluster key is all that both show.
+    /// The public key of the responder, once its Response was accepted; `None` if both prove the cluster
+    /// key alone.
     pub fn peer(&self) -> Option<PublicKey> {
         self.noise.peer()
     }
@@ -228,7 +228,7 @@ impl Initiator {
         &self.datagram
     }
 
-    /// The responder wants its cookie first: [`datagram`](Initiator::datagram) carries it from now on.
+    /// The responder wants its cookie first: [`datagram`](Initiator::datagram) contains it from now on.
     ///
     /// # Errors
     /// It is not a Cookie for this handshake; nothing has changed.
@@ -317,8 +317,8 @@ impl Responder {
         Ok((hello, Responder { key, hello, noise }))
     }
 
-    /// The public key whose holder made the Init; none if it shows the cluster key alone. The
-    /// caller compares it with that of the node whose name the Hello bears.
+    /// The public key of the Init's maker; `None` if it proves the cluster key alone. The caller
+    /// compares it with that of the node whose name is in the Hello.
     pub fn peer(&self) -> Option<PublicKey> {
         self.noise.peer()
     }

@@ -1,4 +1,4 @@
-//! Who a node is: its own key pair, if it has one, or the one that follows from its name.
+//! A node's identity: its own key pair, if it has one, or the one derived from its name.
 
 use super::ClusterKey;
 use crate::wire::{Name, PUBLIC_KEY_BYTES};
@@ -22,7 +22,7 @@ pub fn public_key(private: &PrivateKey) -> PublicKey {
     public
 }
 
-/// Who this node is.
+/// This node's identity.
 #[derive(Clone)]
 pub struct Identity {
     name: Name,
@@ -59,7 +59,7 @@ impl fmt::Display for IdentityError {
 impl core::error::Error for IdentityError {}
 
 impl Identity {
-    /// A node without a key pair: whoever has the cluster key may bear its name.
+    /// A node without a key pair: whoever has the cluster key can use its name.
     pub const fn shared(name: Name) -> Identity {
         Identity {
             name,
@@ -101,7 +101,7 @@ impl Identity {
         self.private
     }
 
-    /// The private key that follows from its name, for who knows of no other.
+    /// The private key derived from its name, for peers that know no other.
     pub(super) fn named_key(&self, key: &ClusterKey) -> PrivateKey {
         key.private_of(&self.name)
     }

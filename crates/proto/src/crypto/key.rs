@@ -1,4 +1,4 @@
-//! The cluster key: who has it belongs to the cluster.
+//! The cluster key: whoever has it belongs to the cluster.
 
 use super::{PublicKey, public_key};
 use crate::wire::{MAC_BYTES, Name};
@@ -54,7 +54,7 @@ impl ClusterKey {
         mac.copy_from_slice(hmac::sign(&self.0.mac, body).as_ref());
     }
 
-    /// Whether `datagram` ends with the MAC of what stands before it.
+    /// Whether `datagram` ends with the right MAC.
     pub(super) fn signed(&self, datagram: &[u8]) -> bool {
         datagram
             .split_last_chunk::<MAC_BYTES>()
@@ -64,7 +64,7 @@ impl ClusterKey {
 
 impl PartialEq for ClusterKey {
     fn eq(&self, other: &ClusterKey) -> bool {
-        // Both are this node's own: nobody measures how long it takes.
+        // Both keys are this node's own, so timing does not matter.
         self.psk() == other.psk()
     }
 }

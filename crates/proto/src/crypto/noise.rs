@@ -12,8 +12,8 @@ use snow::{Builder, HandshakeState, types};
 use std::sync::Mutex;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Of the recommended patterns with key pairs of both ends and a pre-shared key, the one in which
-/// the first message needs all three already, and in two messages.
+/// Of the recommended patterns with key pairs of both ends and a pre-shared key, the one that has two
+/// messages and needs all three keys in the first.
 const PATTERN_WITH_KEYS: &str = "Noise_IKpsk1_25519_ChaChaPoly_BLAKE2s";
 
 /// `snow`'s primitives, but randomness from the caller.
@@ -47,7 +47,7 @@ impl types::Random for Random {
 /// One side of a handshake.
 pub(super) struct Noise(HandshakeState);
 
-/// With what a side begins, but for its randomness.
+/// Inputs of a side, except its randomness.
 pub(super) enum Side<'a> {
     Initiator {
         /// Its private key and the responder's public one; none of both with
@@ -66,7 +66,7 @@ impl Noise {
         side: &Side<'_>,
         random: &mut Random,
     ) -> Noise {
-        // Version and proof are bound to the keys: nobody can make two ends believe in different ones.
+        // Version and proof are bound to the keys: nobody can make two ends assume different ones.
         let mut prologue = *b"tabane\0\0\0";
         prologue[6..8].copy_from_slice(&VERSION.to_be_bytes());
         prologue[8] = proof as u8;
@@ -96,8 +96,7 @@ impl Noise {
         Noise(state.expect("patterns and primitives are fixed and compiled in"))
     }
 
-    /// The public key whose holder the other end is, once its message was read; none if it
-    /// showed none.
+    /// The other end's public key, once its message was read; `None` if it proved none.
     pub(super) fn peer(&self) -> Option<PublicKey> {
         self.0.get_remote_static()?.try_into().ok()
     }

@@ -1,5 +1,5 @@
-//! Keeps what a sender of TCP cannot send yet in its socket: the receiver's window that it is shown ends a little behind what has
-//! left the gateway (paper 004, 2.2.2, without a change to the sender's TCP).
+//! Keeps a TCP sender's excess data in its socket: the advertised window ends a little behind what has left the gateway (paper
+//! 004, 2.2.2, without a change to the sender's TCP).
 
 use super::windows::{Windows, is_after};
 
@@ -11,11 +11,11 @@ pub struct Brake {
     passed: Option<u32>,
 }
 
-/// The end of the window goes on by so much at once at most, in bytes: senders cut what they send at it.
+/// The window's end advances by at most this many bytes at once: senders cut their segments at it.
 const STEP_BYTES_MAX: usize = 48 * 1024;
 
 impl Brake {
-    /// For a receiver whose windows are shifted by so many bits.
+    /// For a receiver with this window shift.
     pub const fn new(shift: u8) -> Brake {
         Brake {
             windows: Windows::new(shift),
@@ -35,8 +35,8 @@ impl Brake {
         }
     }
 
-    /// The window that the sender is shown in place of the receiver's, of a segment that acknowledges this sequence number. `room`: how far it
-    /// may go ahead of what has left, in bytes.
+    /// The window to advertise to the sender in place of the receiver's, for a segment with this acknowledgement number. `room`:
+    /// how far it may go ahead of what has left, in bytes.
     pub fn window(&mut self, acknowledged: u32, window: u16, room: usize) -> u16 {
         let Some(passed) = self.passed else {
             return window;
@@ -47,7 +47,7 @@ impl Brake {
             passed
         };
         let mut edge = base.wrapping_add(room as u32);
-        // Less than that would have the sender send in small pieces; what is left to it is half the room at least.
+        // Smaller steps would make the sender send small pieces; it always keeps at least half of the room.
         let step = (room / 2).min(STEP_BYTES_MAX) as u32;
         if let Some(shown) =
             (self.windows.edge()).filter(|shown| is_after(shown.wrapping_add(step), edge))

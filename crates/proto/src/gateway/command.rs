@@ -1,12 +1,12 @@
-//! What a program is called, as its node says it.
+//! A program's name, as its node reports it.
 
 use core::fmt;
 
-/// So many bytes of a name are told at most.
+/// The longest name, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 64;
 
-/// What a program is called, in 1 to [`COMMAND_BYTES_MAX`] bytes of UTF-8: for people to read, and for nothing else. Of another node it is what
-/// that says, so there is nothing in it that a terminal would do something for.
+/// A program's name, in 1 to [`COMMAND_BYTES_MAX`] bytes of UTF-8: for people to read, and for nothing else. Other nodes' names
+/// are untrusted, so they contain nothing that a terminal would interpret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Command {
     bytes: [u8; COMMAND_BYTES_MAX],
@@ -20,7 +20,7 @@ fn is_shown(c: char) -> bool {
 }
 
 impl Command {
-    /// The beginning of a text, in whole characters and without those that are not shown; `None`: nothing of it is left.
+    /// The beginning of a text, in whole characters, without unprintable ones; `None`: nothing is left of it.
     pub fn new(text: &str) -> Option<Command> {
         let mut command = Command {
             bytes: [0; COMMAND_BYTES_MAX],
@@ -37,7 +37,7 @@ impl Command {
         (command.length > 0).then_some(command)
     }
 
-    /// What another node says; `None` if [`Command::new`] would not leave it as it is.
+    /// Parses another node's name; `None` if [`Command::new`] would change it.
     pub fn parse(bytes: &[u8]) -> Option<Command> {
         let command = Command::new(core::str::from_utf8(bytes).ok()?)?;
         (command.as_bytes() == bytes).then_some(command)
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!((said(""), said("\0\r\u{feff}")), (None, None));
         let long = "ä".repeat(COMMAND_BYTES_MAX);
         assert_eq!(said(&long), Some("ä".repeat(COMMAND_BYTES_MAX / 2)));
-        // Half of a character is none.
+        // Half a character is dropped.
         let odd = format!("x{long}");
         assert_eq!(said(&odd).map(|it| it.len()), Some(COMMAND_BYTES_MAX - 1));
     }

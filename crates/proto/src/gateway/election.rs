@@ -1,9 +1,9 @@
-//! Which gateway serves: the one that most nodes have lent their vote to.
+//! Which gateway serves: the one with the votes of most nodes.
 //!
-//! A vote is lent for [`LEASE`], and to one gateway at a time (C. Gray, D. Cheriton, "Leases", SOSP 1989). Whoever serves asks
-//! again long before that is over. A gateway counts from when it asked and a node from when it heard, so a node is bound for longer than
-//! the gateway relies on it, whatever their clocks say, as long as both run at the same speed within [`DRIFT`].
-//! Two gateways would need a node that is bound to both.
+//! A node lends its vote for [`LEASE`], to one gateway at a time (C. Gray, D. Cheriton, "Leases", SOSP 1989). The serving gateway
+//! asks again long before that is over. A gateway counts from its question and a node from hearing it, so a node is bound for
+//! longer than the gateway relies on it, whatever their clocks say, as long as both run at the same speed within [`DRIFT`]. Two
+//! gateways would need a node that is bound to both.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,30 +11,30 @@ use std::collections::VecDeque;
 use crate::Time;
 use crate::wire::NodeId;
 
-/// For so long a vote is lent.
+/// Duration of a vote.
 pub const LEASE: Duration = Duration::from_millis(100);
 /// So much less of it a gateway relies on: clocks may differ in speed, by a tenth.
 pub const DRIFT: Duration = Duration::from_millis(10);
-/// Whoever serves asks again after this long …
+/// The serving gateway asks again after this time.
 const RENEW: Duration = Duration::from_millis(20);
-/// … and who is not elected yet after this.
+/// A gateway that is not elected yet asks again after this time.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
-/// A gateway waits so long for each that stands before it in the file.
+/// A gateway waits this long for each one before it in the file.
 const STAGGER: Duration = Duration::from_millis(30);
-/// Nodes that do not vote are told this often who serves.
+/// Interval of telling nodes without a vote who serves.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// So many nodes vote at most: the first ones.
 pub const VOTERS_MAX: usize = 15;
 
-/// So many changes of who votes are kept apart, since a gateway began.
+/// Number of changes of the electorate, since a gateway's start, that are kept.
 const ELECTORATES_MAX: usize = 8;
 
-/// What a vote counts, …
+/// Weight of a vote.
 const WEIGHT: u32 = 2;
-/// … and that of the first gateway: of two halves it is the one with it.
+/// Weight of the first gateway's vote: of two halves, the one with it wins.
 const WEIGHT_OF_FIRST: u32 = 3;
 
-/// What nodes say to each other of who serves.
+/// Messages between nodes about who serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Word {
     /// Lend me your vote.
@@ -46,19 +46,19 @@ pub enum Word {
     },
     /// It is yours.
     Lent {
-        /// That of the question.
+        /// The question's stamp.
         stamp: Stamp,
         /// The last term the voter has heard of.
         term: u64,
     },
-    /// Whoever says it has no use any more for votes that it asked for.
+    /// The sender releases the votes that it asked for.
     Released {
-        /// When it let go: what it asks for later, and is heard before, stands.
+        /// When it released them: a later question that arrives earlier stays valid.
         stamp: Stamp,
-        /// Who is to have them now.
+        /// Who should get them now.
         to: Option<NodeId>,
     },
-    /// Whoever says it serves, for this term.
+    /// The sender serves, for this term.
     Serves {
         /// The number of this time of service; each gateway's next one is larger.
         term: u64,
@@ -68,7 +68,7 @@ pub enum Word {
 /// A moment of the node that says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
-    /// Which of its lives: a random number. Its clock begins anew with each.
+    /// A random number for each start of the gateway. Its clock restarts with each.
     pub life: u64,
     /// Its time, ns.
     pub at_ns: u64,
@@ -88,10 +88,10 @@ pub struct Serving {
 pub struct Electorate {
     /// The gateways, in the order of the file.
     pub gateways: Vec<NodeId>,
-    /// All nodes of the file, the gateways first. The first [`VOTERS_MAX`] vote; of a gateway that has no one to stand by for it, none but itself. All
+    /// All nodes of the file, the gateways first. The first [`VOTERS_MAX`] vote; if there is only one gateway, only it votes. All
     /// others are told who serves.
     pub nodes: Vec<NodeId>,
-    /// Nodes that never vote, for they come and go by themselves. They are told who serves.
+    /// Nodes that never vote, because they come and go by themselves. They are told who serves.
     pub others: Vec<NodeId>,
 }
 
@@ -127,7 +127,7 @@ impl Electorate {
     }
 }
 
-/// Why who votes cannot be changed now.
+/// Why the voters cannot be changed now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unchangeable {
     /// The gateways are other ones.
@@ -142,7 +142,7 @@ pub enum Unchangeable {
 #[derive(Debug)]
 struct Candidacy {
     since: Time,
-    /// Who has lent a vote, and until when it may be relied on.
+    /// Nodes that have lent their vote, and until when to rely on it.
     votes: Vec<(NodeId, Time)>,
     /// The last term that any of them had heard of.
     term_heard: u64,
@@ -163,23 +163,23 @@ impl Candidacy {
     }
 }
 
-/// What a node knows of who serves: its own vote, and, on a gateway, the votes of others.
+/// A node's knowledge of who serves: its own vote and, on a gateway, the votes of others.
 #[derive(Debug)]
 pub struct Election {
     me: NodeId,
     life: u64,
-    /// Who votes: as it was at the start, and after each change since, the newest last ([`Election::change`]).
+    /// Who votes: at the start, and after each change since, the newest last ([`Election::change`]).
     electorates: Vec<Electorate>,
     /// Its place among the gateways.
     rank: Option<u32>,
     /// The outside can be reached from here.
     is_able: bool,
-    /// To whom this node's vote is lent, and until when. A node that has just begun has forgotten whom it had lent it to.
+    /// The gateway that has this node's vote, and until when. A node that has just started has forgotten which it was.
     bound_to: Option<NodeId>,
     bound_until: Time,
     /// When the one it is lent to asked for it.
     bound_by: Option<Stamp>,
-    /// Who alone may have it until then.
+    /// The only gateway that may have the vote until then.
     heir: Option<(NodeId, Time)>,
     candidacy: Option<Candidacy>,
     /// Whose votes it lacked when it asked last, if in vain.
@@ -216,7 +216,7 @@ impl Election {
         election
     }
 
-    /// Whether this gateway can serve: it has the device and may use it, and nobody else has the addresses.
+    /// Whether this gateway can serve: it has the device and may use it, and no other host has the addresses.
     pub fn set_able(&mut self, now: Time, is_able: bool) {
         if self.is_able && !is_able {
             self.let_go(now, None);
@@ -229,19 +229,19 @@ impl Election {
         self.is_able
     }
 
-    /// The term for which this node serves now. It does nothing for the outside without this.
+    /// The term for which this node serves now. Without it, the node does nothing for the outside.
     pub fn serves(&self, now: Time) -> Option<u64> {
         let candidacy = self.candidacy.as_ref()?;
         let term = candidacy.term?;
         self.is_elected(now, candidacy).then_some(term)
     }
 
-    /// Who serves, as far as this node has heard.
+    /// Who serves, as far as this node knows.
     pub const fn serving(&self) -> Option<Serving> {
         self.believed
     }
 
-    /// Has another gateway serve in place of this one. What this one is asked after that is not for it.
+    /// Makes another gateway serve in place of this one. Later questions to this one are not for it.
     pub fn hand_over(&mut self, now: Time, to: NodeId) {
         self.let_go(now, Some(to));
     }
@@ -258,7 +258,7 @@ impl Election {
         &self.electorates[self.electorates.len() - 1]
     }
 
-    /// All that vote, by what was and by what is.
+    /// All voters, of the old and the new electorates.
     pub fn voters(&self) -> Vec<NodeId> {
         let mut voters: Vec<NodeId> = Vec::new();
         for voter in self.electorates.iter().flat_map(Electorate::voters) {
@@ -269,7 +269,7 @@ impl Election {
         voters
     }
 
-    /// Those of them that have not lent their vote to this gateway, which serves, or has asked for them in vain.
+    /// Voters that have not lent their vote to this gateway, although it serves or has asked for them.
     pub fn missing(&self, now: Time) -> Vec<NodeId> {
         match &self.candidacy {
             Some(candidacy) if candidacy.term.is_some() => self.missing_of(now, candidacy),
@@ -319,15 +319,15 @@ impl Election {
         }
     }
 
-    /// The cluster's nodes are other ones from now on; [`Election::may_change`] has said that they may be.
+    /// Changes the cluster's nodes; [`Election::may_change`] must have allowed it.
     ///
-    /// Another gateway may hear of it later, or has heard of it already and this one is late. So who has served by the votes of the nodes
-    /// from before does not go over to the new ones: it needs most of both, until it ends. Two gateways that began with the same nodes, and
-    /// have changed them in whatever order since, both need most of *those*, and of two such parts some node is in both: it lends to one of
-    /// them only. One that begins later, with the new nodes, has a node in common with each that needs most of the new ones. That is all of
-    /// them if the change was told to every gateway that runs before another one began with it.
+    /// Another gateway may hear of it later, or earlier. So a gateway that has served by the votes of the old nodes does not
+    /// switch to the new ones: until it ends, it needs most of both. Two gateways that began with the same nodes, and have
+    /// changed them in whatever order since, both need most of *those*; two majorities have a node in common, which votes for one
+    /// of them only. A gateway that begins later, with the new nodes, has a node in common with each gateway that needs most of
+    /// the new ones. These are all gateways, if every running one was told of the change before another one began with it.
     pub fn change(&mut self, to: Electorate) {
-        // Who only lends decides nothing by it.
+        // A node that only votes decides nothing by it.
         let is_of_gateway = self.rank.is_some();
         let stays = |before: &Electorate| is_of_gateway && before.voters() != to.voters();
         self.electorates.retain(stays);
@@ -376,7 +376,7 @@ impl Election {
         has_lost
     }
 
-    /// Another one serves: whoever is not elected yet stands by, and not only when it has asked in vain for long enough.
+    /// Another gateway serves: one that is not elected yet stands by at once, instead of asking in vain for long.
     fn give_way(&mut self, now: Time) {
         let is_open = |candidacy: &Candidacy| candidacy.term.is_none();
         if self.candidacy.as_ref().is_some_and(is_open) {
@@ -424,7 +424,7 @@ impl Election {
     }
 
     fn believe(&mut self, gateway: NodeId, term: u64) {
-        // Terms are heard of by votes: a gateway that asks nobody may begin with 1 again.
+        // Votes make terms known: a gateway that asks nobody may begin with 1 again.
         if term >= self.term || self.newest().has_one_gateway() {
             self.term = term;
             self.believed = Some(Serving { gateway, term });
@@ -462,7 +462,7 @@ impl Election {
         let Some(candidacy) = self.candidacy.as_mut().filter(|_| is_voter) else {
             return;
         };
-        // What it did not ask, or before it let go, is no vote.
+        // Ignore votes that it did not ask for, or asked for before it released them.
         let asked_at = Time::from_ns(stamp.at_ns);
         if stamp.life != self.life || asked_at < candidacy.since {
             return;
@@ -487,7 +487,7 @@ impl Election {
         self.ask(now);
     }
 
-    /// A node has begun anew. If it is the only gateway, it does not serve until it says so, for the same term perhaps.
+    /// A node has restarted. If it is the only gateway, it does not serve until it says so, perhaps for the same term.
     pub fn begins_anew(&mut self, node: NodeId) {
         let is_it = |serving: &Serving| serving.gateway == node;
         if self.newest().has_one_gateway() && self.believed.as_ref().is_some_and(is_it) {
@@ -495,14 +495,14 @@ impl Election {
         }
     }
 
-    /// A node has come that may not have heard who serves: all that do not vote are told with the next question.
+    /// A node has come that may not know who serves: all without a vote are told with the next question.
     pub fn tell_again(&mut self, now: Time) {
         if let Some(candidacy) = &mut self.candidacy {
             candidacy.tell_at = now;
         }
     }
 
-    /// When [`Election::handle_timeout`] is to be called.
+    /// When to call [`Election::handle_timeout`].
     pub fn next_timeout(&self) -> Option<Time> {
         self.rank?;
         match &self.candidacy {
@@ -531,7 +531,7 @@ impl Election {
     /// Asks for votes, its own first.
     fn stand(&mut self, now: Time) {
         if !self.lend(now, self.me, self.stamp(now)) {
-            // Bound, or promised to one that has not come.
+            // Bound, or promised to a gateway that has not asked yet.
             let promised = self.heir.map_or(now, |(_, until)| until);
             self.wait_from(self.bound_until.max(promised).max(now + ASK_AGAIN));
             return;
@@ -577,7 +577,7 @@ impl Election {
         }
     }
 
-    /// What is to be said, and to whom.
+    /// The next message, and its destination.
     pub fn poll_word(&mut self) -> Option<(NodeId, Word)> {
         self.words.pop_front()
     }

@@ -1,10 +1,10 @@
-//! Keeps what comes from outside waiting at its senders, and not in front of the far side's line, where nobody has turns: the
-//! window that a far end is shown is as much as its share of the line needs, and a little more.
+//! Keeps excess data from outside at its senders, and not in front of the far side's line, where nobody schedules: a far end is
+//! advertised a window of its share of the line, and a little more.
 //!
 //! The law is FAST TCP's (C. Jin, D. Wei, S. Low, "FAST TCP: Motivation, Architecture, Algorithms, Performance", IEEE INFOCOM
-//! 2004, section IV): `window ← ½ (window + least / now · window + α)`, where `now` is the round trip, `least` the least there was, and
-//! α what each keeps waiting in the queue. All keep the same, so all have the same share, however far away they are. Here the
-//! receiver's side does it: a round trip is from where a window's end went on to the first byte beyond the end before.
+//! 2004, section IV): `window ← ½ (window + least / now · window + α)`, where `now` is the round trip, `least` the minimum, and α
+//! each sender's part of the standing queue. α is the same for all, so all have the same share, however far away they are. Here
+//! the receiver's side applies it: a round trip is from an advance of the window's end to the first byte beyond the former end.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,34 +13,35 @@ use std::net::IpAddr;
 use super::windows::{Windows, is_after};
 use crate::Time;
 
-/// A sender is held back once it has sent so much without a pause of [`REST`]: until then it is young, as in front of the own line.
+/// A sender is young, and not held back, until it has sent this much without a pause of [`REST`], as in front of the own line.
 const YOUNG_BYTES: u32 = 64 * 1024;
 const REST: Duration = Duration::from_secs(1);
-/// The most that a young one may have under way: what it was shown is not taken back when it is young no more.
+/// The most that a young sender may have in flight: its window is not taken back when it is no longer young.
 const WINDOW_BYTES_YOUNG: u32 = 2 * YOUNG_BYTES;
 /// The window that it begins with then.
 const WINDOW_BYTES_FIRST: u32 = 64 * 1024;
 /// Less would have the sender send single packets, and lose a window's worth at once.
 const WINDOW_BYTES_LEAST: u32 = 4 * 1460;
-/// What all together keep waiting in front of the far side's line: what it carries in this time. (α of all.) What hosts take
-/// to answer while they are busy looks like a queue, too: less than that would leave the line empty.
+/// Standing queue of all senders together in front of the far side's line, as time on the line. (α of all.) Busy hosts answer
+/// late, which looks like a queue, too: with a smaller value the line would run empty.
 const QUEUE: Duration = Duration::from_millis(1);
-/// What each keeps there at the least.
+/// The least standing queue of each sender.
 const QUEUE_BYTES_LEAST: u32 = 4 * 1460;
 /// A round trip that is longer than the least one by no more than this, or by no more than this part of it, has met no queue: the window doubles.
 const NO_QUEUE: Duration = Duration::from_micros(100);
 const NO_QUEUE_PART: u32 = 16;
-/// The shortest round trip of so long a time counts: longer ones have met busy hosts, and no standing queue (as CoDel looks at it, RFC 8289).
+/// The shortest round trip in this time counts: longer ones have met busy hosts, and no standing queue (as CoDel, RFC 8289).
 const LOOK_EVERY: Duration = Duration::from_millis(8);
-/// Senders and bytes are counted anew so often.
+/// Period for counting senders and bytes.
 const COUNT_EVERY: Duration = Duration::from_millis(50);
-/// What the line carries is the most that it has carried lately, and each time this part of it less: if it were what it
-/// carries now, a line that is not full would have ever smaller windows.
+/// The line's rate is the maximum of recent periods, reduced by this part in each period: with the current rate, a line that is
+/// not full would get ever smaller windows.
 const FORGETS: f64 = 0.002;
-/// Least round trips are sought anew after so long (as BBR does, and for the same reason): all get half of their windows for some
-/// round trips, so that the queue becomes empty.
+/// Minimum round trips are measured anew after this time (as BBR does, and for the same reason): all windows are halved for some
+/// round trips, so that the queue empties.
 const SEEK_EVERY: Duration = Duration::from_secs(10);
-/// Or after so long, if one that has the least window meets this many times its least round trip: the way may have become longer.
+/// They are also measured anew after this time if a sender with the least window meets this many times its minimum round trip:
+/// the way may have become longer.
 const DOUBT_EVERY: Duration = Duration::from_secs(1);
 const DOUBTED: u32 = 2;
 const SEEK_RTTS: u32 = 4;
@@ -51,7 +52,7 @@ const HOSTS_MAX: usize = 4096;
 #[derive(Debug)]
 struct Least {
     rtt: Duration,
-    /// When it was sought last, until when, and what was found, until that is over.
+    /// When it was last measured anew, until when, and the result so far.
     seek: Time,
     until: Time,
     found: Option<Duration>,
@@ -63,7 +64,7 @@ pub struct Inflow {
     hosts: BTreeMap<IpAddr, Least>,
     /// When least round trips were sought last.
     seek: Time,
-    /// Counts the times in which is counted.
+    /// Counts the periods.
     period: u32,
     began: Time,
     /// Senders that are held back, and bytes, of this time and of the one before.
@@ -87,7 +88,7 @@ impl Inflow {
         self.bytes += u64::from(bytes);
     }
 
-    /// What each sender keeps waiting, in bytes.
+    /// Each sender's standing queue, in bytes.
     fn queue_bytes(&self) -> u32 {
         let senders = self.senders.into_iter().max().unwrap_or(0).max(1);
         let all = self.carried_bytes_per_second * QUEUE.as_secs_f64();
@@ -116,7 +117,7 @@ impl Inflow {
             (least.seek, least.found) = (self.seek, Some(rtt));
             least.until = self.seek + (SEEK_RTTS * rtt).max(LOOK_EVERY);
         }
-        // What was sent in that time is heard of a round trip later.
+        // Answers to what was sent in that time arrive a round trip later.
         match least.found {
             Some(found) if now < least.until + rtt => least.found = Some(found.min(rtt)),
             Some(found) => (least.rtt, least.found) = (found, None),
@@ -152,7 +153,7 @@ struct Bulk {
     period: u32,
 }
 
-/// Of one connection: what its far end sends.
+/// One connection: the data of its far end.
 #[derive(Debug)]
 pub struct Intake {
     windows: Windows,
@@ -162,7 +163,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// For a receiver whose windows are shifted by so many bits (RFC 7323).
+    /// For a receiver with this window shift (RFC 7323).
     pub const fn new(shift: u8) -> Intake {
         Intake {
             windows: Windows::new(shift),
@@ -209,8 +210,8 @@ impl Intake {
         }
     }
 
-    /// The window that the far end is shown in place of the receiver's, of a segment that acknowledges this sequence number; and,
-    /// if its end goes on, where it was before: that is to be told by [`Intake::has_left`].
+    /// The window to advertise to the far end in place of the receiver's, for a segment with this acknowledgement number. If its
+    /// end advances, also its former end, to be reported to [`Intake::has_left`].
     pub fn window(
         &mut self,
         now: Time,
@@ -225,7 +226,8 @@ impl Intake {
             return (self.windows.show(acknowledged, window, edge), None);
         };
         let own = u32::from(window) << self.windows.shift();
-        // Where the receiver takes less, that is what holds the sender back: it is not to find out by all at once that it does not any more.
+        // If the receiver accepts less, that limits the sender; when it no longer does, the sender must not find a much larger
+        // window at once.
         bulk.window_bytes = bulk
             .window_bytes
             .min(own.saturating_mul(2))
@@ -287,7 +289,7 @@ mod tests {
 
     const PACKET: u32 = 1460;
     const SHIFT: u8 = 7;
-    /// What a receiver takes by itself.
+    /// The receiver's own window.
     const OWN_WINDOW_BYTES: u32 = 6 << 20;
     const MBPS: f64 = 1000.0;
 
@@ -302,14 +304,14 @@ mod tests {
         next: u32,
         edge: u32,
         acknowledged: u32,
-        /// What has come since [`Line::run`] was asked to count.
+        /// Bytes that arrived since [`Line::run`] began to count.
         came_bytes: u64,
     }
 
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum What {
         Data(u32),
-        /// What is acknowledged, and the end of the window.
+        /// The acknowledgement number, and the end of the window.
         Window(u32, u32),
     }
 
@@ -320,7 +322,7 @@ mod tests {
         events: BinaryHeap<Reverse<(Time, usize, What)>>,
         free_at: Time,
         now: Time,
-        /// The longest wait, and the sum of waits of so many packets.
+        /// The longest wait, the sum of waits, and the number of packets.
         waits: (Duration, Duration, u32),
     }
 
@@ -331,7 +333,7 @@ mod tests {
                 rtt,
                 begins: Time::ZERO + Duration::from_millis(3) * n as u32,
                 congestion_bytes: 10 * PACKET,
-                // Sequence numbers begin anew on the way.
+                // Sequence numbers wrap on the way.
                 heard: u32::MAX - 1_000_000,
                 next: u32::MAX - 1_000_000,
                 edge: u32::MAX - 1_000_000,
@@ -354,7 +356,7 @@ mod tests {
             }
         }
 
-        /// Goes on until then; what is counted is of this time only.
+        /// Runs until then, and counts only this time.
         fn run(&mut self, until: Time) {
             self.waits = Default::default();
             for sender in &mut self.senders {
@@ -417,7 +419,7 @@ mod tests {
             self.events.push(Reverse((at, n, What::Window(end, edge))));
         }
 
-        /// All together, in Mb/s, and Jain's index, over so long.
+        /// The total rate in Mb/s and Jain's index, over this time.
         fn shares(&self, over: Duration) -> (f64, f64) {
             let rates = self.senders.iter().map(|s| s.came_bytes as f64);
             let (sum, squares) = rates.fold((0.0, 0.0), |(sum, squares), rate| {
@@ -458,7 +460,7 @@ mod tests {
         line.run(seconds(2.0));
         line.run(seconds(4.0));
         let (mbps, _) = line.shares(Duration::from_secs(2));
-        // What the receiver takes by itself is what bounds it.
+        // The receiver's own window is the bound.
         let own = f64::from(OWN_WINDOW_BYTES) * 8e-6 / 0.05;
         assert!(mbps >= 0.95 * own.min(MBPS), "{mbps}");
     }
@@ -466,7 +468,7 @@ mod tests {
     #[test]
     fn the_least_round_trip_is_found_again() {
         let mut line = Line::new((0..10).map(|_| NEAR));
-        // It was found when nobody was there; and each time after that all are.
+        // It was found when nobody sent; and from then on all sent each time.
         line.run(seconds(31.0));
         line.run(seconds(33.0));
         let (mbps, jain) = line.shares(Duration::from_secs(2));

@@ -1,7 +1,7 @@
-//! The cluster's one outside address (paper 004): which gateway serves, whose ports are, who may send how much.
+//! The cluster's one outside address (paper 004): which gateway serves, who has which port, who may send how much.
 //!
-//! The outside's packets are carried whole, between the gateway and the kernel that the program's socket is in. So every connection ends
-//! where its program is, and the gateway keeps nothing of it that cannot be told anew: neither bytes nor sequence numbers.
+//! The outside's packets are carried whole between the gateway and the kernel of the program's socket. So every connection ends
+//! at its program, and all of the gateway's state can be rebuilt: it keeps neither bytes nor sequence numbers.
 
 mod brake;
 mod command;

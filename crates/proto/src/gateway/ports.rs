@@ -1,17 +1,17 @@
-//! Whose ports of the outside address are: at the gateway of which node, at a node of which program.
+//! Who has which port of the outside address: at the gateway a node, at a node a program.
 
 use std::collections::BTreeMap;
 
 use super::command::Command;
 
-/// What has ports.
+/// The protocols with ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Transport {
     /// RFC 9293.
     Tcp,
     /// RFC 768.
     Udp,
-    /// Echo requests and replies of ICMP, whose identifier is the port of who asks.
+    /// Echo requests and replies of ICMP, with the requester's identifier as the port.
     Echo,
 }
 
@@ -27,7 +27,7 @@ pub enum Family {
 /// A port of the outside address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Port {
-    /// What it is a port of.
+    /// Its protocol.
     pub transport: Transport,
     /// Of which address.
     pub family: Family,
@@ -35,10 +35,10 @@ pub struct Port {
     pub number: u16,
 }
 
-/// Who shares a port with whom.
+/// Who may share a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// The user whose program it is.
+    /// The program's user.
     pub user: u32,
     /// Others of that user may have it as well (`SO_REUSEPORT`).
     pub is_shared: bool,
@@ -49,7 +49,7 @@ pub struct Claim {
 pub enum Refused {
     /// Somebody has it: `EADDRINUSE`.
     InUse,
-    /// Who asks has as many as one may have: `ENOBUFS`.
+    /// The owner has as many as it may have: `ENOBUFS`.
     TooMany,
 }
 
@@ -60,9 +60,9 @@ struct Holder<O> {
     claims: u32,
     /// Connections that it has been given and that are not over.
     connections: u32,
-    /// It has begun anew, and has not said yet that it has the port still.
+    /// The owner has restarted, and has not confirmed yet that it still has the port.
     is_doubted: bool,
-    /// What its program is called, as it says.
+    /// Its program's name, as reported.
     command: Option<Command>,
 }
 
@@ -82,7 +82,7 @@ pub struct Ports<O> {
 }
 
 impl<O: Copy + Ord> Ports<O> {
-    /// With so many ports for each owner at most.
+    /// With at most this many ports for each owner.
     pub const fn new(per_owner_max: usize) -> Ports<O> {
         Ports {
             held: BTreeMap::new(),
@@ -91,7 +91,7 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
-    /// Gives a port to `owner`. Returns whether nobody had it before.
+    /// Gives a port to `owner`. Returns whether it was free.
     ///
     /// # Errors
     /// [`Refused`]
@@ -131,7 +131,7 @@ impl<O: Copy + Ord> Ports<O> {
         Ok(is_new)
     }
 
-    /// One claim of `owner` is given back. Returns whether nobody has the port any more.
+    /// `owner` releases one claim. Returns whether the port is free now.
     pub fn release(&mut self, owner: O, port: Port) -> bool {
         let Some(held) = self.held.get_mut(&port) else {
             return false;
@@ -164,7 +164,8 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
-    /// Whoever has a port that it may not have any more loses it to another one who wants it. Returns whether that is so.
+    /// Takes a port from owners who have not confirmed it since their restart, if another one wants it. Returns whether
+    /// it did.
     fn pass_doubted_over(&mut self, owner: O, port: Port) -> bool {
         let Some(held) = self.held.get_mut(&port) else {
             return false;
@@ -181,7 +182,7 @@ impl<O: Copy + Ord> Ports<O> {
         true
     }
 
-    /// An owner of whom it was in doubt says that it has a port still. Returns whether it was.
+    /// A restarted owner confirms that it still has a port. Returns whether that was in doubt.
     pub fn confirm(&mut self, owner: O, port: Port) -> bool {
         let Some(holder) = self.holder(owner, port).filter(|it| it.is_doubted) else {
             return false;
@@ -190,7 +191,7 @@ impl<O: Copy + Ord> Ports<O> {
         true
     }
 
-    /// An owner has begun anew: of each of its ports it has to say that it has it still.
+    /// An owner has restarted: it must confirm each of its ports.
     pub fn doubt(&mut self, owner: O) {
         let all = self.held.values_mut().flat_map(|held| &mut held.holders);
         for holder in all.filter(|holder| holder.owner == owner) {
@@ -198,7 +199,7 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
-    /// It has had time to: what it has not said is not so. Returns the ports that nobody has any more.
+    /// A restarted owner's time to confirm is over: it loses the unconfirmed ports. Returns those that are free now.
     pub fn forget_doubted(&mut self, owner: O) -> Vec<Port> {
         let is_it = |holder: &Holder<O>| holder.owner == owner && holder.is_doubted;
         let doubted = self
@@ -220,7 +221,7 @@ impl<O: Copy + Ord> Ports<O> {
         free
     }
 
-    /// An owner is gone. Returns the ports that nobody has any more.
+    /// An owner is gone. Returns the ports that are free now.
     pub fn forget(&mut self, owner: O) -> Vec<Port> {
         if self.counts.remove(&owner).is_none() {
             return Vec::new();
@@ -241,7 +242,7 @@ impl<O: Copy + Ord> Ports<O> {
         self.held.contains_key(&port)
     }
 
-    /// For whom it is had.
+    /// The claim on it.
     pub fn claim_of(&self, port: Port) -> Option<Claim> {
         self.held.get(&port).map(|held| held.claim)
     }
@@ -252,7 +253,8 @@ impl<O: Copy + Ord> Ports<O> {
         held.is_some_and(|held| held.holders.iter().any(|h| h.owner == owner))
     }
 
-    /// Who is to have the next connection to a port: of those that are there the one with the fewest. And whether there is a choice.
+    /// The owner for the next connection to a port: the present one with the fewest connections. Also returns whether
+    /// there was a choice.
     pub fn choose(&self, port: Port, is_there: impl Fn(O) -> bool) -> Option<(O, bool)> {
         let holders = &self.held.get(&port)?.holders;
         let there = holders.iter().filter(|holder| is_there(holder.owner));
@@ -272,13 +274,13 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
-    /// What it is called, if that was said.
+    /// Its program's name, if it was reported.
     pub fn command_of(&self, owner: O, port: Port) -> Option<Command> {
         let holders = &self.held.get(&port)?.holders;
         holders.iter().find(|holder| holder.owner == owner)?.command
     }
 
-    /// So many may one owner have from now on. Who has more keeps them.
+    /// Changes the limit for one owner. An owner that has more keeps them.
     pub const fn set_per_owner_max(&mut self, per_owner_max: usize) {
         self.per_owner_max = per_owner_max;
     }
@@ -297,7 +299,7 @@ impl<O: Copy + Ord> Ports<O> {
         }
     }
 
-    /// All that are held: by whom, with how many connections.
+    /// All held ports, with their owners and numbers of connections.
     pub fn all(&self) -> impl Iterator<Item = (Port, O, u32)> {
         let of_port = |(port, held): (&Port, &'_ Held<O>)| {
             let port = *port;

@@ -1,40 +1,41 @@
-//! What waits for the outside line: a lane for each conversation, turns by bytes, young ones first (paper 004, 2.2.2).
+//! The queue for the outside line: a lane for each conversation, turns by bytes, young ones first (paper 004, 2.2.2).
 //!
 //! Deficit round robin (M. Shreedhar, G. Varghese, "Efficient Fair Queuing using Deficit Round Robin", SIGCOMM 1995), with a
-//! second round for conversations that have sent little yet, as the new flows of fq_codel (RFC 8290), which counts only until
-//! a queue was empty. Little may stand in the device's own queue, where nobody has turns.
+//! second list for young conversations, as the new flows of fq_codel (RFC 8290), until their queue was empty once. The device's
+//! own queue, where nobody schedules, is kept short.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Time;
 
-/// A conversation is young until it has sent so much, …
+/// A conversation is young until it has sent this much.
 const YOUNG_BYTES: u64 = 200 * 1024;
-/// … and again after it had nothing to send for so long.
+/// It is young again after it had nothing to send for this long.
 const REST: Duration = Duration::from_secs(1);
-/// Of so many bytes the old ones have one, however many young ones there are.
+/// Old conversations get one byte in this many, however many young ones there are.
 const OLD_OF: i64 = 8;
-/// What all who wait send in one round, …
+/// What all waiting conversations together send in one round.
 const ROUND_BYTES: usize = 128 * 1024;
-/// … of which each has so much. Less costs more, for each piece is a call of the system, and a young one does not wait for rounds.
+/// The least turn of one conversation. Shorter ones cost more, since each piece is a system call; young ones do not wait for
+/// rounds anyway.
 const TURN_BYTES_LEAST: usize = 16 * 1024;
 const TURN_BYTES_MOST: usize = 32 * 1024;
-/// What one conversation may have waiting, and all of them.
+/// The most waiting bytes of one conversation; next, of all.
 const LANE_BYTES_MAX: usize = 512 * 1024;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What senders may have on their way to the line, all together, …
+/// How much all senders together may have in flight to the line.
 const ROOM_BYTES: usize = 2 * 1024 * 1024;
-/// … of which each has so much: less would have senders send in small pieces.
+/// The least of that for each sender: with less, senders would send small pieces.
 const ROOM_BYTES_LEAST: usize = 16 * 1460;
 const ROOM_BYTES_MOST: usize = 256 * 1024;
 
 /// A conversation, by its owner's number.
 pub type LaneId = u32;
 
-/// What can wait.
+/// A unit of the queue.
 pub trait Parcel {
-    /// What is left of it, in bytes on the line.
+    /// Its remaining bytes on the line.
     fn bytes(&self) -> usize;
 }
 
@@ -42,9 +43,9 @@ pub trait Parcel {
 struct Lane<P> {
     waiting: VecDeque<P>,
     bytes: usize,
-    /// What it may still send in this turn.
+    /// Bytes that it may still send in this turn.
     turn_bytes: i64,
-    /// What it has sent since it was young.
+    /// Bytes sent since it began to be young.
     sent_bytes: u64,
     /// When it sent last.
     sent_at: Time,
@@ -56,14 +57,14 @@ impl<P> Lane<P> {
     }
 }
 
-/// All lanes, and whose turn it is.
+/// All lanes and their order.
 #[derive(Debug)]
 pub struct FairQueue<P> {
     lanes: BTreeMap<LaneId, Lane<P>>,
     young: VecDeque<LaneId>,
     old: VecDeque<LaneId>,
     bytes: usize,
-    /// What the young may send before an old one has its turn.
+    /// Bytes that the young may send before an old one has its turn.
     credit_bytes: i64,
     /// Parcels that were dropped for want of room.
     dropped: u64,
@@ -88,7 +89,7 @@ impl<P: Parcel> FairQueue<P> {
         self.young.is_empty() && self.old.is_empty()
     }
 
-    /// What waits, in bytes.
+    /// Waiting bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -109,7 +110,7 @@ impl<P: Parcel> FairQueue<P> {
         share.clamp(ROOM_BYTES_LEAST, ROOM_BYTES_MOST)
     }
 
-    /// Something is to be sent. If there is no room, whoever has most waiting loses what came last.
+    /// Queues a parcel. If there is no room, the lane with most waiting loses its newest.
     pub fn push(&mut self, now: Time, id: LaneId, parcel: P) {
         let lane = self.lanes.entry(id).or_insert_with(|| Lane {
             waiting: VecDeque::new(),
@@ -162,8 +163,8 @@ impl<P: Parcel> FairQueue<P> {
         self.old.retain(|other| *other != id);
     }
 
-    /// Whose turn it is, what it sends first, and how many bytes of that it may send now: at least as much as cannot be cut
-    /// goes in any case.
+    /// Whose turn it is, its first parcel, and how many bytes of that it may send now: at least the smallest piece into which it
+    /// can be cut.
     pub fn turn(&mut self) -> Option<(LaneId, &mut P, usize)> {
         let turn_bytes =
             (ROUND_BYTES / self.waiting().max(1)).clamp(TURN_BYTES_LEAST, TURN_BYTES_MOST);
@@ -189,7 +190,7 @@ impl<P: Parcel> FairQueue<P> {
         Some((id, lane.waiting.front_mut()?, bytes))
     }
 
-    /// So many bytes of what [`FairQueue::turn`] gave were sent: of the parcel this much less is left. Returns it when nothing is.
+    /// This many bytes of the parcel of [`FairQueue::turn`] were sent. Returns it when nothing of it is left.
     pub fn sent(&mut self, now: Time, id: LaneId, bytes: usize) -> Option<P> {
         let lane = self.lanes.get_mut(&id)?;
         let was_young = lane.is_young();
@@ -233,7 +234,7 @@ impl<P: Parcel> FairQueue<P> {
         done
     }
 
-    /// The conversation is over; what it has waiting goes nowhere.
+    /// The conversation has ended; its queue is dropped.
     pub fn forget(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.remove(&id) {
             self.bytes -= lane.bytes;
@@ -275,7 +276,7 @@ mod tests {
         Some((id, bytes))
     }
 
-    /// What each sends of so many bytes while all always have something waiting.
+    /// What each sends of `bytes` while all always have something waiting.
     fn shares(queue: &mut FairQueue<Bytes>, lanes: u32, bytes: usize) -> Vec<usize> {
         let mut sent = vec![0; lanes as usize];
         while sent.iter().sum::<usize>() < bytes {
@@ -363,7 +364,7 @@ mod tests {
             queue.push(Time::ZERO, id, Bytes(PACKET));
         }
         assert!(queue.bytes() <= BYTES_MAX);
-        // Whoever came last has its first parcel.
+        // The newest one still has its first parcel.
         assert!(!queue.lanes[&999].waiting.is_empty());
         for id in 0..1000 {
             queue.forget(id);

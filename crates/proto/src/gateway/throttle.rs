@@ -1,4 +1,4 @@
-//! What holds both ends of a connection of TCP back, by the windows that they are shown.
+//! Limits both ends of a TCP connection through their advertised windows.
 
 use super::{Brake, Intake};
 
@@ -21,7 +21,7 @@ impl Shifts {
     }
 }
 
-/// What holds both ends back.
+/// Limits both ends.
 #[derive(Debug)]
 pub struct Throttle {
     /// The end inside.
@@ -31,7 +31,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// For a connection whose windows are shifted so.
+    /// For a connection with these window shifts.
     pub const fn new(shifts: Shifts) -> Throttle {
         Throttle {
             brake: Brake::new(shifts.far),

@@ -1,10 +1,10 @@
-//! Whose a packet is: the conversations of the outside address, at the gateway those of nodes, at a node those of programs.
+//! The conversations of the outside address: whose a packet is. At the gateway they belong to nodes, at a node to programs.
 //!
-//! What comes for a port that one owner alone has needs no entry, so a flood of first packets makes none; what the owner answers makes
-//! one. A conversation that begins inside has the port it had there, or another one where two owners would have the same.
+//! A packet to a port with only one owner needs no entry, so a flood of first packets creates none; the owner's answer creates
+//! one. A conversation that begins inside keeps its port, or gets another one if two owners would have the same.
 //!
-//! Who has as many as one may have gives up those first that nobody needs any more, or that nobody has confirmed yet: else whoever
-//! begins connections in the names of others would leave no room for true ones, and who has many short ones would wait for [`CLOSED_MAX`].
+//! An owner at its limit first gives up conversations that are over, or that the far end has not confirmed: otherwise spoofed
+//! connections would leave no room for real ones, and an owner with many short ones would wait for [`CLOSED_MAX`].
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,31 +16,32 @@ use super::queue::LaneId;
 use super::{Refused, Throttle};
 use crate::Time;
 
-/// A connection of TCP is forgotten when nothing was sent for so long (as Linux's conntrack does), …
+/// A TCP connection is forgotten after this silence (as in Linux's conntrack).
 const REST_MAX: Duration = Duration::from_secs(5 * 24 * 3600);
-/// … or, if it was begun and not answered (all repetitions of a SYN take 127 s), …
+/// A TCP connection that was not answered is forgotten after this time (all repetitions of a SYN take 127 s).
 const UNANSWERED_MAX: Duration = Duration::from_secs(130);
-/// … one end has closed, both have, or it was reset.
+/// A TCP connection is forgotten after this time if one end has closed; next, if both have; then, if it was reset.
 const HALF_CLOSED_MAX: Duration = Duration::from_secs(3600);
 const CLOSED_MAX: Duration = Duration::from_secs(60);
 const RESET_MAX: Duration = Duration::from_secs(2);
-/// Whoever has begun anew says what it has within this: its programs' supervisors look for the next daemon every second.
+/// A restarted owner confirms what it has within this time: programs' supervisors look for the next daemon every second.
 const DOUBT_MAX: Duration = Duration::from_secs(5);
 /// Other conversations: answered and not.
 const SPOKEN_MAX: Duration = Duration::from_secs(180);
 const SAID_MAX: Duration = Duration::from_secs(30);
-/// How often it is looked which are over, and at how many at once.
+/// Interval of checking for conversations that are over; next, the most that are checked at once.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AT_MAX: usize = 1024;
-/// Ports that are tried for a conversation which may share one: who has many to one far end has others not wait for a look at them all.
+/// Number of ports tried for a conversation that may share one: an owner with many to one far end must not make others wait for a
+/// full search.
 const LENT_TRIES: usize = 64;
-/// The lane of what belongs to no conversation that is known.
+/// The lane of packets without a known conversation.
 const LANE_OF_OTHERS: LaneId = 0;
 
 /// Both ends of a conversation, as the cluster sees them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ends {
-    /// What they speak.
+    /// Their protocol.
     pub transport: Transport,
     /// The port here, of the outside address of the other end's family.
     pub own: u16,
@@ -63,7 +64,7 @@ impl Ends {
     }
 }
 
-/// What a header of TCP says of the connection's state; nothing of others.
+/// The flags of a TCP header that matter for the connection's state; empty for others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the header's")]
 pub struct Flags {
@@ -77,12 +78,12 @@ pub struct Flags {
     pub rst: bool,
 }
 
-/// What is known of a packet.
+/// The relevant headers of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Between whom.
+    /// Its ends.
     pub ends: Ends,
-    /// What it does.
+    /// Its flags.
     pub flags: Flags,
 }
 
@@ -95,7 +96,7 @@ impl Head {
         }
     }
 
-    /// Whether only who has such a connection says so.
+    /// Whether only an end of an existing connection sends this.
     const fn confirms(&self) -> bool {
         match self.ends.transport {
             Transport::Tcp => self.flags.ack && !self.flags.syn && !self.flags.rst,
@@ -113,18 +114,18 @@ pub enum Inward<O> {
     Perhaps(Vec<O>),
     /// Nobody here has the port.
     Unclaimed,
-    /// It has been, but whose it was is not there now.
+    /// It has an owner, who is not there now.
     Away,
     /// Too many connections begin that nobody confirms, and this may be one of them: it is lost.
     Greylisted,
 }
 
-/// What becomes of something that goes outside.
+/// What happens to an outgoing packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outward {
     /// It goes, from this port of the outside address, and waits in this lane.
     Goes(u16, LaneId),
-    /// It begins a conversation, which is to be [opened](Tracker::open): from this port, if that can be had.
+    /// It begins a conversation. [`open`](Tracker::open) it, from this port if possible.
     Opens(Option<u16>),
     /// It belongs to no conversation, and begins none.
     Stray,
@@ -135,19 +136,19 @@ pub enum Outward {
 /// A conversation.
 #[derive(Debug)]
 pub struct Conversation<O> {
-    /// Whose it is, and at which port of the owner's.
+    /// Its owner, and its port there.
     pub owner: O,
     /// The port that the owner's end has there.
     pub inner: u16,
-    /// Where what is sent waits.
+    /// The lane of its outgoing packets.
     pub lane: LaneId,
-    /// What holds both ends back, once it is known how their windows are to be read.
+    /// Limits both ends, once their window shifts are known.
     pub throttle: Option<Throttle>,
     /// It counts as one of the port's.
     is_counted: bool,
     /// The port is there for it, and others that began inside.
     begun_inside: bool,
-    /// It is at a port that its owner has in any case, and of a kind that has no beginning: nothing is lost with it.
+    /// Its owner has the port in any case, and its protocol has no beginning: the entry can be dropped without loss.
     is_spare: bool,
     /// The owner has said something.
     spoken: bool,
@@ -158,7 +159,7 @@ pub struct Conversation<O> {
     seen_at: Time,
     /// Its owner may not know it any more; since when.
     doubted_at: Option<Time>,
-    /// Its place among those that go first.
+    /// Its index among those that are dropped first.
     fades: Option<u64>,
 }
 
@@ -175,7 +176,7 @@ impl<O> Conversation<O> {
         }
     }
 
-    /// Notes what is said. Returns whether it may go now and could not before, or the other way round.
+    /// Tracks a packet. Returns whether it has become droppable, or has ceased to be.
     fn note(&mut self, now: Time, head: Head, from_inside: bool) -> bool {
         self.seen_at = now;
         self.reset |= head.flags.rst;
@@ -184,7 +185,7 @@ impl<O> Conversation<O> {
             self.spoken = true;
             self.closed_inside |= head.flags.fin;
         } else {
-            // Who has begun in another one's name does not hear what it would have to confirm.
+            // Whoever spoofs another host's address does not see what it would have to confirm.
             self.answered |= self.begun_inside || self.spoken && head.confirms();
             self.closed_outside |= head.flags.fin;
         }
@@ -204,15 +205,15 @@ pub struct Tracker<O> {
     /// Who has which port.
     pub ports: Ports<O>,
     conversations: BTreeMap<Ends, Conversation<O>>,
-    /// The port outside of those that have another one inside: by owner, and ends as they are there.
+    /// Outside ports of conversations that have another one inside: by owner and inside ends.
     translated: BTreeMap<(O, Ends), u16>,
     counts: BTreeMap<O, usize>,
     per_owner_max: usize,
-    /// How many that began inside are at each port that nobody has claimed.
+    /// For each port that nobody has claimed, the number of conversations that began inside.
     lent: BTreeMap<Port, u32>,
     /// Ports of these that are free again.
     freed: VecDeque<Port>,
-    /// Conversations that go first when there is no room, of each owner; who has been such a one longest is the first.
+    /// Each owner's conversations that are dropped first when there is no room, the longest droppable first.
     fading: BTreeMap<(O, u64), Ends>,
     faded: u64,
     /// At a gateway: of who begins connections from outside.
@@ -220,15 +221,15 @@ pub struct Tracker<O> {
     /// Conversations that are over, and their lanes.
     over: VecDeque<(Ends, LaneId)>,
     lanes: LaneId,
-    /// Owners that have begun anew, and when.
+    /// Owners that have restarted, and when.
     doubted: BTreeMap<O, Time>,
     look_at: Time,
-    /// Where to go on looking.
+    /// Where to continue the search.
     looked_until: Option<Ends>,
 }
 
 impl<O: Copy + Ord> Tracker<O> {
-    /// With so many ports and conversations for each owner at most.
+    /// With at most this many ports and conversations for each owner.
     pub const fn new(ports_max: usize, conversations_max: usize) -> Tracker<O> {
         Tracker {
             ports: Ports::new(ports_max),
@@ -258,7 +259,7 @@ impl<O: Copy + Ord> Tracker<O> {
         }
     }
 
-    /// So many ports and conversations may one owner have from now on. Who has more keeps them.
+    /// Changes the limits for one owner. An owner that has more keeps them.
     pub const fn set_limits(&mut self, ports_max: usize, conversations_max: usize) {
         self.ports.set_per_owner_max(ports_max);
         self.per_owner_max = conversations_max;
@@ -284,7 +285,7 @@ impl<O: Copy + Ord> Tracker<O> {
         self.conversations.get_mut(&ends)
     }
 
-    /// The port outside of what an owner has between these ends there; `None`: it is not its own.
+    /// The outside port of an owner's conversation with these inside ends; `None`: it is the inside port.
     pub fn outer_of(&self, owner: O, inside: Ends) -> Option<u16> {
         let translated = self.translated.get(&(owner, inside)).copied();
         let outer = translated.unwrap_or(inside.own);
@@ -312,7 +313,7 @@ impl<O: Copy + Ord> Tracker<O> {
     pub fn inward(&mut self, now: Time, head: Head, is_there: impl Fn(O) -> bool) -> Inward<O> {
         let ends = head.ends;
         if let Some(known) = self.conversations.get_mut(&ends) {
-            // An end that asks anew has forgotten the one before.
+            // An end that begins again has forgotten the former conversation.
             let is_anew = known.reset || known.closed_inside && known.closed_outside;
             if !(is_anew && head.begins()) {
                 let to = Inward::To(known.owner, known.inner);
@@ -348,7 +349,7 @@ impl<O: Copy + Ord> Tracker<O> {
         if is_tcp && !head.begins() {
             return Inward::Perhaps(self.ports.holders(port).collect());
         }
-        // Where there is a choice, it has to stay the same.
+        // If there is a choice of owners, it must stay the same.
         if self.insert(now, owner, ends, ends.own, false).is_ok() {
             return Inward::To(owner, ends.own);
         }
@@ -424,8 +425,8 @@ impl<O: Copy + Ord> Tracker<O> {
         Ok(lane)
     }
 
-    /// Whether something that begins nothing may belong to a connection that is not known here any more: only who has one says it, and neither it nor
-    /// its port is anybody's.
+    /// Whether a packet that begins nothing may belong to a connection that is no longer known here: only an end of one sends it,
+    /// and neither it nor its port has an owner.
     pub fn may_go_on(&self, head: Head) -> bool {
         head.ends.transport == Transport::Tcp
             && head.confirms()
@@ -484,7 +485,7 @@ impl<O: Copy + Ord> Tracker<O> {
         self.lent.contains_key(&port)
     }
 
-    /// Whether it is lent to a conversation of somebody else.
+    /// Whether the port is lent to another owner's conversation.
     pub fn is_lent_to_others(&self, owner: O, port: Port) -> bool {
         let first = Ends {
             transport: port.transport,
@@ -568,7 +569,7 @@ impl<O: Copy + Ord> Tracker<O> {
         Ok(())
     }
 
-    /// Puts one where it belongs: among those that go first, or not.
+    /// Updates whether a conversation is among those that are dropped first.
     fn sort(&mut self, ends: Ends) {
         let Some(known) = self.conversations.get_mut(&ends) else {
             return;
@@ -636,7 +637,7 @@ impl<O: Copy + Ord> Tracker<O> {
         self.ports.forget(owner)
     }
 
-    /// An owner has begun anew, or is gone: ports and conversations of which it says nothing soon are over.
+    /// An owner has restarted, or is gone: ports and conversations that it does not confirm soon are dropped.
     pub fn doubt_owner(&mut self, now: Time, owner: O) {
         let all = self.conversations.values_mut();
         for one in all.filter(|one| one.owner == owner) {
@@ -646,7 +647,7 @@ impl<O: Copy + Ord> Tracker<O> {
         self.doubted.insert(owner, now);
     }
 
-    /// Of owners that have said nothing of their ports for long enough these are free.
+    /// Frees the ports of owners whose time to confirm them is over.
     fn free_doubted(&mut self, now: Time) {
         let is_over = |since: &Time| now.since(*since) > DOUBT_MAX;
         let over = self.doubted.iter().filter(|(_, since)| is_over(since));
@@ -657,7 +658,7 @@ impl<O: Copy + Ord> Tracker<O> {
         }
     }
 
-    /// Forgets, now and then, what has been silent for too long.
+    /// Forgets, now and then, conversations that were silent for too long.
     pub fn look(&mut self, now: Time) {
         if now < self.look_at {
             return;

@@ -16,7 +16,7 @@ pub(super) const fn is_after(a: u32, b: u32) -> bool {
 pub(super) struct Windows {
     /// By how many bits the receiver's window is shifted (RFC 7323).
     shift: u8,
-    /// Where the window ended that was shown last.
+    /// End of the last advertised window.
     edge: Option<u32>,
 }
 
@@ -48,7 +48,7 @@ impl Windows {
             self.edge = Some(far_edge);
             return window;
         }
-        // What was acknowledged was allowed.
+        // Acknowledged bytes were allowed.
         let ahead = if is_after(edge, acknowledged) {
             edge.wrapping_sub(acknowledged)
         } else {

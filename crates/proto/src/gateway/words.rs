@@ -1,4 +1,4 @@
-//! What nodes and gateways say to each other, a message of the bundle each (docs/protocol.md, 9.11). Numbers are big endian.
+//! Messages between nodes and gateways, one message of the bundle each (docs/protocol.md, 9.11). Numbers are big endian.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// Of who serves.
+    /// Of the election.
     Election(Word),
     /// To the gateway: a program wants a port.
     Claim {
@@ -29,7 +29,7 @@ pub enum Said {
     },
     /// The answer: the number of the port.
     Claimed {
-        /// That of the question.
+        /// The question's id.
         id: u32,
         /// Or why not.
         result: Result<u16, Refused>,
@@ -48,9 +48,9 @@ pub enum Said {
         /// By how many bits the windows of both ends are shifted, if that is known.
         shifts: Option<Shifts>,
     },
-    /// The same: that was all.
+    /// End of that list.
     Told,
-    /// From the gateway: a conversation has another port outside than inside.
+    /// From the gateway: a conversation's outside port differs from its inside port.
     Translated {
         /// As the node has it.
         inside: Ends,
@@ -72,7 +72,7 @@ pub enum Said {
         /// That one; else the next one that can.
         to: Option<NodeId>,
     },
-    /// To the gateway: whose is a port?
+    /// To the gateway: who has a port?
     Whose {
         /// For the answer.
         id: u32,
@@ -81,12 +81,12 @@ pub enum Said {
     },
     /// The answer.
     Has {
-        /// That of the question.
+        /// The question's id.
         id: u32,
-        /// Who is to have the next connection there; nobody has it else.
+        /// The node for the next connection; `None`: nobody has the port.
         node: Option<NodeId>,
     },
-    /// To the gateway: what the program is called that has a port there. A gateway that does not know this word does without.
+    /// To the gateway: the name of the program that has a port there. Gateways that do not know this message ignore it.
     Named {
         /// Which.
         port: Port,
@@ -112,7 +112,7 @@ const WHOSE: u8 = 13;
 const HAS: u8 = 14;
 const NAMED: u8 = 15;
 
-/// What an absent number is.
+/// Encodes an absent number.
 const NONE: u8 = 0;
 const SOME: u8 = 1;
 const IN_USE: u8 = 1;
@@ -190,7 +190,7 @@ impl Said {
         bytes
     }
 
-    /// Reads a message; `None` if it is none, or of another version.
+    /// Parses a message; `None` if it is malformed, or of another version.
     pub fn parse(message: &[u8]) -> Option<Said> {
         let mut rest = Reader::new(message);
         if rest.u8().ok()? != VERSION {
@@ -474,7 +474,7 @@ mod tests {
         let (id, port) = (3, v4.port());
         all.push(Said::Whose { id, port });
         all.push(Said::Able { is_able: true });
-        // One byte: what is cut off of a longer name leaves a shorter one.
+        // One byte: a longer name, cut, leaves a valid shorter one.
         let command = Command::new("x").unwrap();
         all.push(Said::Named { port, command });
         all.push(Said::Told);

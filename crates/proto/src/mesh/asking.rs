@@ -1,15 +1,16 @@
-//! Where nodes know others than their peers (ranks of a job, of which there may be hundreds), nobody says whom it reaches
-//! but to who asked for a way.
+//! Reachability on request: where nodes know others than their peers (ranks of a job, of which there may be hundreds), a node
+//! says whom it reaches only to those who asked for a way.
 
 use super::{Mesh, TELL_AFTER, WISHES_MAX};
 use crate::wire::Reach;
 use crate::{PeerId, Time};
 
-/// So many neighbours are asked for a way at once, if they say nothing of themselves: one of them is enough, and there may be hundreds.
+/// Number of neighbours that are asked for a way at once, if they say nothing by themselves: one answer is enough, and there may
+/// be hundreds of neighbours.
 const ASKED_AT_ONCE: usize = 4;
 
 impl Mesh {
-    /// Whether a neighbour is to be told what is news: of nodes that are alike each one, else who asked.
+    /// Whether a neighbour gets news: all do if nodes are alike, else those that asked.
     pub fn listens(&self, neighbour: PeerId) -> bool {
         self.are_alike() || self.askers.contains(&neighbour)
     }
@@ -19,7 +20,8 @@ impl Mesh {
         self.neighbours().filter(|peer| self.listens(*peer))
     }
 
-    /// No way to `peer` is known. Where nodes say nothing unless they are asked, some are; whether that is so.
+    /// No way to `peer` is known. Returns whether neighbours must be asked because they say nothing by themselves; then some will
+    /// be.
     pub fn seek(&mut self, peer: PeerId) -> bool {
         let asks = !self.are_alike();
         if asks && self.sought.len() < WISHES_MAX {
@@ -38,8 +40,8 @@ impl Mesh {
         (0..count).map(nth).collect()
     }
 
-    /// Whether a node says nothing of whom it reaches, as far as is known here; then that is put so that whoever is told so and
-    /// knows better says it.
+    /// Whether nothing is known here about whom a node reaches. Then this is recorded, so that a neighbour that hears it and
+    /// knows better answers.
     pub fn knows_nothing_of(&mut self, node: PeerId) -> bool {
         let known = self.nodes.get_mut(&node);
         let Some(known) = known.filter(|known| known.said().is_none()) else {
@@ -64,7 +66,7 @@ impl Mesh {
         }
         if !self.askers.contains(&from) {
             self.askers.push(from);
-            // What was told before it asked, it has not heard.
+            // It has not heard what was told before it asked.
             self.risen.push(from);
         }
         self.tell_after(now, TELL_AFTER);

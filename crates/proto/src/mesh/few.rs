@@ -1,9 +1,9 @@
-//! Which bundles a node keeps where there are more nodes than it may have bundles over links.
+//! Which bundles a node keeps, if there are more nodes than it may have bundles over links.
 //!
-//! All nodes are in groups ([`groups`]): those that share a switch or, while that is not known, those whose names stand beside each
-//! other. Within a group everybody keeps a bundle with everybody. For any two groups, two nodes of the one keep a bundle with two
-//! of the other, so that between any two nodes there are two ways that share no relay, over two relays at most.
-//! Whoever knows all names comes to the same, and nothing has to be agreed upon.
+//! All nodes are in groups ([`groups`]): nodes that share a switch or, while that is not known, nodes with neighbouring names.
+//! Within a group all keep bundles with each other. For any two groups, two nodes of the one keep a bundle with two of the other,
+//! so that any two nodes are joined by two ways that share no relay, over at most two relays. All nodes that know all names
+//! compute the same bundles, without any agreement.
 
 use super::groups::groups;
 use crate::wire::Switches;
@@ -16,13 +16,13 @@ const OWNERS: usize = 2;
 pub(crate) struct Few {
     /// Of each node: its group, and its place in that.
     places: Vec<(u16, u16)>,
-    /// Of each group: who is in it.
+    /// The members of each group.
     groups: Vec<Vec<u16>>,
 }
 
 impl Few {
-    /// Nodes (at least 1) in the order of their names, of each of which it is known on which switches it is, or not: in groups so
-    /// large that who has most bundles to keep has few.
+    /// Groups for nodes (at least 1) in the order of their names, each with its switches if they are known. The groups' size
+    /// minimises the number of bundles of the node with most.
     pub fn of(switches: &[Option<&Switches>]) -> Few {
         let nodes = switches.len();
         let sizes = 1..=nodes;
@@ -54,7 +54,7 @@ impl Few {
                 .any(|nth| self.owner(a.0, b.0, nth) == a.1 && self.owner(b.0, a.0, nth) == b.1)
     }
 
-    /// All with whom a node keeps a bundle; some come twice.
+    /// All nodes with which a node keeps a bundle; some come twice.
     pub fn kept_of(&self, node: usize) -> Vec<usize> {
         let Some(&(group, place)) = self.places.get(node) else {
             return Vec::new();
@@ -75,8 +75,8 @@ impl Few {
         self.places.get(node).map(|place| place.0)
     }
 
-    /// The node of another group that a node reaches it by, if much goes there: each node of its own has another one, which
-    /// has it in turn where both groups are of one size.
+    /// The node of another group through which a node reaches that group under load: each member of its own group has another
+    /// one. If both groups have one size, the relation is mutual.
     pub fn counterpart(&self, node: usize, group: u16) -> Option<usize> {
         let own = self.places.get(node)?;
         let members = self
@@ -105,14 +105,14 @@ impl Few {
     }
 }
 
-/// With how many nodes one keeps a bundle at most, if groups have so many members or one less.
+/// The most bundles of a node, if groups have `size` members or one less.
 fn degree(nodes: usize, size: usize) -> usize {
     let groups = nodes.div_ceil(size);
     let (most, least) = (nodes.div_ceil(groups), nodes / groups);
     most - 1 + (OWNERS * (groups - 1)).div_ceil(least)
 }
 
-/// The bundles that a node of so many keeps at most: with fewer, not all reach each other.
+/// The most bundles that a node of so many keeps: with fewer, not all reach each other.
 pub fn bundles_needed(nodes: usize) -> usize {
     let degrees = (1..=nodes).map(|size| degree(nodes, size));
     degrees.min().unwrap_or(0)
@@ -124,7 +124,7 @@ mod tests {
     use crate::limits::LINKS_MAX;
     use std::collections::BTreeSet;
 
-    /// So many nodes of which nothing is known.
+    /// This many nodes about which nothing is known.
     fn few_of(nodes: usize) -> Few {
         Few::of(&vec![None; nodes])
     }
@@ -160,7 +160,7 @@ mod tests {
                     let counterparts = members.map(|node| {
                         let there = few.counterpart(node, group).expect("another group");
                         assert_eq!(few.group_of(there), Some(group));
-                        // Where both are of one size, each is the other's.
+                        // If both groups have one size, each node is the other's counterpart.
                         assert_eq!(few.counterpart(there, own as u16), Some(node));
                         there
                     });
@@ -213,7 +213,7 @@ mod tests {
                 assert_eq!(few.counterpart(counterpart, own), Some(node));
             }
         }
-        // Groups of unlike sizes: somebody is there for each.
+        // Groups of different sizes: each node has a counterpart.
         let few = Few::in_groups((0..30).map(|node| u16::from(node >= 20)));
         assert!((0..20).all(|node| few.counterpart(node, 1).is_some_and(|n| n >= 20)));
     }

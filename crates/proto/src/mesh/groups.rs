@@ -1,7 +1,7 @@
-//! Nodes in groups, by the switches that a survey has found.
+//! Groups of nodes, by the switches that a survey has found.
 //!
-//! A switch is a group. Small ones are put together, and large ones cut, so that no node has many more bundles to keep than others.
-//! Whoever knows the same of all nodes comes to the same groups.
+//! A switch is a group. Small ones are merged and large ones split, so that no node has many more bundles to keep than others.
+//! Nodes with the same knowledge compute the same groups.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ pub(super) fn groups(switches: &[Option<&Switches>], best: usize) -> Vec<u16> {
     for (at, node) in order.iter().enumerate() {
         let next = order.get(at + 1).map(|next| of[*next]);
         let size = at + 1 - begin;
-        // What is left at the end goes with those before.
+        // The rest at the end joins the group before.
         let ends = next != Some(of[*node]) && (size >= least || next.is_none());
         if !ends {
             continue;
         }
-        // Ways within a switch cross no trunk: that is worth a few bundles. Names that stand beside each other are worth nothing.
+        // Ways within a switch cross no trunk, which is worth a few bundles. Neighbouring names are worth nothing.
         let most = match of[*node] {
             UNKNOWN => best,
             _ => 3 * best,
@@ -48,7 +48,7 @@ pub(super) fn groups(switches: &[Option<&Switches>], best: usize) -> Vec<u16> {
     groups
 }
 
-/// The number of each node's switch, on the first network on which any is known; those of which it is not known come last.
+/// The number of each node's switch, on the first network where any is known; nodes without a known switch come last.
 fn numbers(switches: &[Option<&Switches>]) -> Vec<u32> {
     let survey = usual_survey(switches);
     let of = |link: usize| {
@@ -105,7 +105,7 @@ mod tests {
             .flat_map(|(size, switch)| vec![on(1, *switch); *size]);
         let nodes: Vec<_> = nodes.collect();
         let expected = [0, 1, 2, 3, 4].map(|group| vec![group; 8]);
-        // The last one is put with the last part of the one before.
+        // The last node joins the last part of the previous switch.
         assert_eq!(groups_of(&nodes, 8), [expected.concat(), vec![4]].concat());
     }
 

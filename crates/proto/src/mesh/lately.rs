@@ -4,12 +4,12 @@ use core::time::Duration;
 
 use crate::Time;
 
-/// What was carried counts half after this time …
+/// Half-life of the weight of carried bytes.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// … and is not halved more often than this: nothing is left.
+/// More halvings than this leave nothing.
 const HALVINGS_MAX: u128 = 63;
 
-/// Bytes that were carried, of which what is long ago counts less.
+/// Carried bytes, weighted so that older ones count less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lately {
     bytes: u64,

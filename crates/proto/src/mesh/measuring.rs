@@ -5,30 +5,30 @@ use core::time::Duration;
 use crate::wire::{Measure, Measured, PAUSE_US};
 use crate::{LinkId, PeerId, Time};
 
-/// The last probes have so long to be answered: on a path that is shorter nobody waits for it.
+/// Time for the last probes' answers: on any shorter path nobody waits that long.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// While the link has something to carry, probes are put off, in all for so many times as long as they would take.
+/// While the link has something to carry, probes are delayed, in total at most this many times their own duration.
 const PUT_OFF_MAX: u32 = 3;
 
-/// Bytes of a probe that only wakes both hosts: next to nothing.
+/// Bytes of a probe that only wakes both hosts: as few as possible.
 const WAKING_BYTES: usize = 64;
 
-/// What a probe is for.
+/// The purpose of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     /// Both hosts wake up for it, so that what follows its answer finds them awake: that takes longer than a switch.
     Waking,
-    /// Its round trip is what is measured.
+    /// Its round trip is measured.
     First,
-    /// They go right behind the first one, for which the hosts along the way may have had to wake up all the same.
+    /// Sent right behind the first one, in case the hosts on the way still had to wake up for that.
     Second,
     Third,
 }
 
-/// What a measurement wants done.
+/// A measurement's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Probes are to be sent: [`Measurement::due_bytes`].
+    /// Send probes: [`Measurement::due_bytes`].
     Probe,
     /// Nothing yet.
     Wait,
@@ -39,9 +39,9 @@ pub(crate) enum Step {
 /// One measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
-    /// Who wants it; none: this node itself.
+    /// Who asked for it; `None`: this node.
     pub asker: Option<PeerId>,
-    /// What the asker calls it.
+    /// The asker's token.
     pub token: u32,
     /// To whom.
     pub to: PeerId,
@@ -63,7 +63,7 @@ pub(crate) struct Measurement {
     train: Train,
 }
 
-/// What there is of a train, in which every probe is a first one.
+/// State of a train, in which every probe is a first one.
 #[derive(Debug, Default)]
 struct Train {
     sent: u8,
@@ -107,8 +107,8 @@ impl Measurement {
         }
     }
 
-    /// Something is due. The path carries such probes (`works`) and has nothing else to carry (`idle`) or not; `share` is
-    /// a random number below 1024: measurements of others that began at the same time are not to go in step.
+    /// Something is due. `works`: the path carries such probes; `idle`: it has nothing else to carry; `share`: a
+    /// random number below 1024, so that measurements that others began at the same time do not stay in step.
     pub fn on_timeout(&mut self, now: Time, works: bool, idle: bool, share: u64) -> Step {
         if !works {
             return Step::Over(Measured::Unreached);
@@ -132,7 +132,7 @@ impl Measurement {
         Step::Probe
     }
 
-    /// The bytes of the probe that is to be sent now, if one is.
+    /// The size of the probe to send now, if any.
     pub fn due_bytes(&self) -> Option<usize> {
         Some(match self.due? {
             Purpose::Waking => WAKING_BYTES,
@@ -196,7 +196,7 @@ impl Measurement {
         Some(third.saturating_sub(second))
     }
 
-    /// What it came to. Fewer than half of the probes say too little.
+    /// The result. Fewer than half of the probes are not conclusive.
     fn outcome(&self) -> Measured {
         if self.how.is_train() {
             return self.train.outcome(self.how.probes, self.left > 0);
@@ -214,7 +214,7 @@ impl Measurement {
 }
 
 impl Train {
-    /// What a train of so many probes came to, that may not have left for want of an idle link.
+    /// The result of a train of `probes`, which may not have left because the link was not idle.
     fn outcome(&self, probes: u8, waits: bool) -> Measured {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return match waits {

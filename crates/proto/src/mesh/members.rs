@@ -1,7 +1,8 @@
-//! Who belongs to the cluster, where that is not the files' business alone (`docs/protocol.md`, 7.14).
+//! Membership of the cluster, if not only the files decide it (`docs/protocol.md`, 7.14).
 //!
-//! Each node says who it is ([`Member`]); what is new is passed on. Of two records of one node the one with the larger
-//! incarnation holds. Nodes compare what they know now and then, so that nothing is missed for long.
+//! Each node announces itself ([`Member`]), and nodes pass news on. Of two records of one node, the
+//! one with the larger incarnation is valid. Nodes compare their knowledge now and then, so that
+//! nothing is missed for long.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,20 +12,20 @@ use super::NodeId;
 use crate::wire::{Member, MemberRecord, MembersDigest, Name};
 use crate::{PeerId, Time};
 
-/// What a node is told at its start of itself, and of how nodes join and are forgotten.
+/// A node's own data at its start, and how nodes join and are forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Joining {
-    /// Whether nodes may join; else only those that were added tell each other who they are.
+    /// Whether nodes may join; otherwise only configured nodes announce themselves to each other.
     pub admits: bool,
     /// How many nodes may have joined at once.
     pub count_max: usize,
-    /// What this node's records count from: the milliseconds since 1970 at its start.
+    /// First incarnation of this node's records: the milliseconds since 1970 at its start.
     pub incarnation: u64,
     /// The address of its virtual NIC and the length of the network's prefix, for the others.
     pub inside: Option<(IpAddr, u8)>,
     /// Only nodes that show a key pair of their own may join.
     pub needs_key: bool,
-    /// One that has joined is forgotten when nothing was heard of it for so long.
+    /// A node that has joined is forgotten when nothing was heard of it for this long.
     pub forget_after: Duration,
 }
 
@@ -41,11 +42,11 @@ struct Known {
 struct Former {
     number: u32,
     member: Member,
-    /// Until then what is older about it means nothing.
+    /// Until then older records of it are void.
     until: Time,
 }
 
-/// Who is known to belong to the cluster.
+/// The known members of the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     pub config: Option<Joining>,
@@ -54,7 +55,7 @@ pub(crate) struct Members {
     known: BTreeMap<PeerId, Known>,
     former: VecDeque<Former>,
     former_count: u32,
-    /// Records that came, and from whom.
+    /// Arrived records, and their senders.
     pub arrived: VecDeque<(PeerId, MemberRecord)>,
 }
 
@@ -80,10 +81,10 @@ impl Members {
         Some(&self.known.get(&peer)?.member)
     }
 
-    /// The same, for others.
+    /// The record of another node, for telling others.
     pub fn to_tell(&self, now: Time, peer: PeerId) -> Option<Member> {
         let known = self.known.get(&peer)?;
-        // Rounded up: what is told from one to the next must not make anybody younger.
+        // Rounded up: passing a record on must never make a node seem younger.
         let age_s = now.since(known.seen_at).as_nanos().div_ceil(1_000_000_000);
         Some(Member {
             age_s: u32::try_from(age_s).unwrap_or(u32::MAX),
@@ -98,14 +99,14 @@ impl Members {
             .map(|(peer, known)| (*peer, &known.member))
     }
 
-    /// What is known of a peer is new.
+    /// Sets a peer's new record.
     pub fn set(&mut self, now: Time, peer: PeerId, member: Member) {
         self.returns(&member.name);
         let seen_at = now - Duration::from_secs(member.age_s.into());
         self.known.insert(peer, Known { member, seen_at });
     }
 
-    /// Somebody knew so many seconds ago that a peer was there.
+    /// Some node knew, `age_s` seconds ago, that a peer was there.
     pub fn was_seen(&mut self, now: Time, peer: PeerId, age_s: u32) {
         if let Some(known) = self.known.get_mut(&peer) {
             known.seen_at = known.seen_at.max(now - Duration::from_secs(age_s.into()));
@@ -122,7 +123,7 @@ impl Members {
         self.known.remove(&peer);
     }
 
-    /// A node has left. Its number among those that did, by which others are told.
+    /// A node has left. Returns its index among those that left, by which others are told.
     pub fn part(&mut self, now: Time, member: Member) -> Option<u32> {
         let config = self.config?;
         self.former.retain(|former| former.until > now);
@@ -139,7 +140,7 @@ impl Members {
         Some(number)
     }
 
-    /// Who that was.
+    /// The node at this index.
     pub fn former(&self, number: u32) -> Option<&Member> {
         let mut all = self.former.iter();
         let found = all.find(|former| former.number == number)?;
@@ -153,12 +154,12 @@ impl Members {
         all.any(|former| former.member.incarnation >= member.incarnation)
     }
 
-    /// Somebody of this name is there: what was known of its past does not matter.
+    /// A node of this name is there: its past does not matter.
     pub fn returns(&mut self, name: &Name) {
         self.former.retain(|former| former.member.name != *name);
     }
 
-    /// What this node knows, in a few bytes.
+    /// A digest of this node's knowledge.
     pub fn digest(&self, own: &Member) -> MembersDigest {
         let all = self.known.values().map(|known| &known.member).chain([own]);
         all.fold(MembersDigest::default(), |digest, member| {

@@ -1,9 +1,8 @@
-//! Who reaches whom, and the ways through other nodes that follow from it (`docs/protocol.md`, 7.13 and 9.9).
+//! Who reaches whom, and the resulting ways through other nodes (`docs/protocol.md`, 7.13 and 9.9).
 //!
-//! Each node says whom it reaches over a link of its own ([`Reach`]), once that is not what all expect of it: as long as all
-//! links work nobody says anything. Whoever has no link in common with a peer that works
-//! looks for nodes between them, and puts all of them into what it sends: so nothing can go round in a circle,
-//! and a relay keeps nothing but a short queue.
+//! Each node says whom it reaches over its own links ([`Reach`]) once that differs from what all expect: while all links work,
+//! nobody says anything. A node that has no working link in common with a peer looks for relays between them, and lists all of
+//! them in its packets: so nothing can go round in a circle, and a relay keeps no state but a short queue.
 
 mod asking;
 mod few;
@@ -41,47 +40,47 @@ pub(crate) use queue::RelayQueue;
 pub(crate) use way::{RelayList, Way};
 pub(crate) use wish::Wish;
 
-/// Whom a node does not reach any more is told after so long: more may change just then.
+/// A loss of reachability is told after this delay: more may change just then.
 const TELL_AFTER: Duration = Duration::from_millis(5);
-/// What others can wait for, after so long: it is told at once with what follows.
+/// Less urgent news is told after this delay, or together with the next urgent one.
 const TELL_GAIN_AFTER: Duration = Duration::from_millis(250);
-/// So long after the start of a node nothing is told: not everybody can be there yet.
+/// Nothing is told this soon after a node's start: not everybody can be there yet.
 const START: Duration = Duration::from_secs(1);
-/// It is not told again for this long …
+/// Shortest interval between two tellings, fixed part.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-/// … and for so much longer for each node there is: whoever hears it may be any of them.
+/// Shortest interval between two tellings, additional part for each node there is: any of them may have to hear it.
 const TELL_EVERY_NODE: Duration = Duration::from_millis(2);
-/// Ways are looked for anew so long after something changed …
+/// Ways are recomputed this long after a change.
 const LOOK_AFTER: Duration = Duration::from_millis(2);
-/// … and not again for so long for each node there is: to look takes that much work.
+/// Shortest interval between two recomputations of ways, for each node: that is about the work it takes.
 const LOOK_EVERY_NODE: Duration = Duration::from_micros(50);
-/// Ways are tried to so many peers at once whose links are only in doubt.
+/// Ways are tried to at most this many peers whose links are only in doubt.
 const DOUBTS_MAX: usize = 2;
 /// A node that did not relay to another one is not asked to for this long.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
-/// So many of these are remembered.
+/// The most such refusals that are remembered.
 const REFUSALS_MAX: usize = 32;
-/// What may be relayed but is not is saved up for this long, or until it is this many bytes.
+/// Unused allowance for relaying accumulates for this long, or up to this many bytes.
 const ALLOWANCE_SAVED: Duration = Duration::from_millis(5);
 const ALLOWANCE_LEAST: f64 = 64.0 * 1024.0;
-/// A node that is none any more is counted among those that are not reached for this long: others may know of it still.
+/// A removed node is counted among the unreachable ones for this long: others may still know it.
 const FORMER_FOR: Duration = Duration::from_secs(60);
 /// So many of them are remembered.
 const FORMER_MAX: usize = 32;
 /// Datagrams to be relayed, or that were, that wait for the node to look at them.
 const ARRIVED_MAX: usize = 1024;
-/// What bundles want of the node at once.
+/// The most wishes of bundles that wait at once.
 const WISHES_MAX: usize = 1024;
 
-/// What is known of another node.
+/// State of another node.
 #[derive(Debug)]
 struct Known {
     id: NodeId,
     /// The largest datagram to it over a link that works now, if there is one; 0 if all are in doubt.
     near: Option<u16>,
-    /// A bundle is kept with it for the mesh's sake: that it is reached is told to others.
+    /// A bundle is kept with it for the mesh: its reachability is told to others.
     kept: bool,
-    /// What it says. Of version 0: it says nothing, and others were asked what they know.
+    /// Its last statement. With version 0: it made none, and others were asked for one.
     reach: Option<Reach>,
     /// Its place in the [`Plan`].
     place: usize,
@@ -97,15 +96,15 @@ impl Known {
     }
 }
 
-/// What a node is told of relays at its start.
+/// A node's relay settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelayConfig {
     /// Whether it relays what others send to others. It may use others as relays either way.
     pub forwards: bool,
-    /// How much it relays for others at most, in Mb/s; without, what its links carry.
+    /// How much it relays for others at most, in Mb/s; `None`: what its links carry.
     pub mbps_max: Option<u32>,
-    /// How many bundles over links it has at most, [`BUNDLES_LEAST`](crate::BUNDLES_LEAST) at least; without, one with each peer.
-    /// Those that the mesh is made of are kept even so ([`bundles_needed`]).
+    /// How many bundles over links it has at most, at least [`BUNDLES_LEAST`](crate::BUNDLES_LEAST); `None`: one with each peer.
+    /// Bundles that the mesh needs are kept in any case ([`bundles_needed`]).
     pub bundles_max: Option<u16>,
 }
 
@@ -119,7 +118,7 @@ impl Default for RelayConfig {
     }
 }
 
-/// What a node knows of who reaches whom.
+/// A node's knowledge of who reaches whom.
 #[derive(Debug)]
 pub(crate) struct Mesh {
     is_on: bool,
@@ -130,45 +129,45 @@ pub(crate) struct Mesh {
     version: u64,
     /// What this node said last.
     told: Option<Reach>,
-    /// Who asked whom this node reaches, where nobody is told who does not ask.
+    /// Nodes that asked whom this node reaches, where only they are told.
     askers: Vec<PeerId>,
     /// How many neighbours were asked for a way, one after the other; wraps.
     asked: usize,
     plan: Option<Plan>,
-    /// On which switches this node is, as far as it was told, …
+    /// This node's switches, as far as known.
     switches: Option<Switches>,
-    /// … and whether it or another one is on others than before.
+    /// Whether this node or another one has changed its switches.
     has_moved: bool,
     nodes: BTreeMap<PeerId, Known>,
     ids: BTreeMap<NodeId, PeerId>,
     /// Nodes that were known, and until when that is remembered.
     former: VecDeque<(NodeId, Time)>,
-    /// Peers to which all links are in doubt, and ways through others are tried.
+    /// Peers whose links are all in doubt, and to which ways through others are tried.
     doubts: SmallVec<[PeerId; DOUBTS_MAX]>,
     /// Until then a node is not asked to relay to another one, for it refused.
     refusals: VecDeque<(PeerId, PeerId, Time)>,
     allowance: Allowance,
-    /// When this node came to know of another one first.
+    /// When this node first knew another one.
     began: Option<Time>,
-    /// When it is to be told whom this node reaches, and was told last.
+    /// When to tell whom this node reaches, and when it was last told.
     tell_at: Option<Time>,
     told_at: Option<Time>,
-    /// When ways are to be looked for.
+    /// When to look for ways.
     look_at: Option<Time>,
     looked_at: Time,
-    /// Neighbours that are to be told all that they may not know.
+    /// Neighbours that must be told everything that they may not know.
     pub risen: Vec<PeerId>,
-    /// Nodes of which there is news, and who told it.
+    /// Nodes with news, and who told it.
     pub news: Vec<(PeerId, PeerId)>,
-    /// Nodes to which no way is known: neighbours are asked for one.
+    /// Nodes to which no way is known: neighbours will be asked.
     pub sought: Vec<PeerId>,
-    /// Records of relays that came, and from whom.
+    /// Arrived records of relays, and their senders.
     pub arrived: VecDeque<(PeerId, u8, Vec<u8>)>,
-    /// What bundles want of the node.
+    /// Wishes of bundles to the node.
     pub wishes: Vec<(PeerId, Wish)>,
 }
 
-/// What may be relayed for others.
+/// Allowance for relaying.
 #[derive(Debug, Default)]
 struct Allowance {
     bytes: f64,
@@ -208,7 +207,7 @@ impl Mesh {
         }
     }
 
-    /// What this node does for others from now on.
+    /// Changes what this node does for others.
     pub fn set_config(&mut self, now: Time, config: RelayConfig) {
         if core::mem::replace(&mut self.config, config) != config {
             self.tell_after(now, TELL_AFTER);
@@ -234,7 +233,7 @@ impl Mesh {
         self.tell_after(now, TELL_GAIN_AFTER);
     }
 
-    /// It is no more.
+    /// Removes a node.
     pub fn remove(&mut self, now: Time, peer: PeerId) {
         if let Some(known) = self.nodes.remove(&peer) {
             self.ids.remove(&known.id);
@@ -303,13 +302,13 @@ impl Mesh {
         self.ids.get(&id).copied()
     }
 
-    /// Whether all nodes know the same ones, but for a moment: so they expect the same of each other, and of those that are not
-    /// named the contrary can be said. Ranks do where they keep few bundles: they are told of all others then.
+    /// Whether all nodes know the same nodes, except for a moment: then they have the same expectations of each other, and a
+    /// statement can list exceptions only. Ranks are alike if they keep few bundles: they are told of all others then.
     const fn are_alike(&self) -> bool {
         self.alike || self.plan.is_some()
     }
 
-    /// Whether there is anybody who could be between two others.
+    /// Whether there is a node that could be between two others.
     fn is_of_use(&self) -> bool {
         self.nodes.len() >= 2
     }
@@ -327,7 +326,7 @@ impl Mesh {
         if carries(before) != carries(near) {
             self.look_soon(now);
         }
-        // A bundle that is there while it carries something is nobody else's business.
+        // A bundle on demand is nobody else's business.
         if before.is_some() == near.is_some() || !kept {
             return;
         }
@@ -339,8 +338,8 @@ impl Mesh {
         self.look_soon(now);
     }
 
-    /// All links to a peer are in doubt. Whether ways through others may be tried at once, to settle it: not if that is so with many
-    /// peers, for then it is not their links, but what is between them is full, and would only get fuller.
+    /// All links to a peer are in doubt. Returns whether to try ways through others at once, to settle it. With many such peers
+    /// the answer is no: then the network in between is full, and would only get fuller.
     pub fn begins_doubt(&mut self, peer: PeerId) -> bool {
         let is_known = self.doubts.contains(&peer);
         if !is_known && self.doubts.len() < DOUBTS_MAX {
@@ -366,7 +365,7 @@ impl Mesh {
         self.nodes.get(&peer)?.near.map(usize::from)
     }
 
-    /// Those over links with whom bundles are kept.
+    /// Peers with a kept bundle over links.
     pub fn neighbours(&self) -> impl Iterator<Item = PeerId> {
         let near = self.nodes.iter().filter(|(_, known)| known.is_reached());
         near.map(|(peer, _)| *peer)
@@ -390,8 +389,8 @@ impl Mesh {
         self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Whether it is to be told now whom this node reaches: that is a new version then. Of its links those that are up are
-    /// `up`, of `all`, a bit each.
+    /// Whether to tell now whom this node reaches; then it is a new version. `up`: the links that are up, one bit each; `all`:
+    /// all links.
     pub fn takes_tell(&mut self, now: Time, up: u8, all: u8) -> bool {
         if self.tell_at.take_if(|at| *at <= now).is_none() {
             return false;
@@ -409,12 +408,12 @@ impl Mesh {
         true
     }
 
-    /// Whether this node reaches whom all others expect it to. Where nodes know others than their peers, nothing is
-    /// expected, and nothing told but who asks.
+    /// Whether this node reaches those whom all expect it to reach. Where nodes are not alike, nothing is expected, and only
+    /// those who ask are told.
     fn reaches_as_expected(&self) -> bool {
         let is = |known: &Known| known.is_reached() == self.plans_here(known);
         match self.are_alike() {
-            // Others may expect it to reach who is none any more for them.
+            // Others may still expect it to reach a removed node.
             true => {
                 let is_plain = self.config.forwards && self.switches.is_none();
                 is_plain && self.former.is_empty() && self.nodes.values().all(is)
@@ -429,7 +428,7 @@ impl Mesh {
         plan.is_none_or(|plan| plan.keeps_here(other.place))
     }
 
-    /// Whether ways are to be looked for now.
+    /// Whether to look for ways now.
     pub fn takes_look(&mut self, now: Time) -> bool {
         let is_due = self.look_at.take_if(|at| *at <= now).is_some();
         if is_due {
@@ -442,7 +441,7 @@ impl Mesh {
         self.tell_at.into_iter().chain(self.look_at).min()
     }
 
-    /// What this node said last of whom it reaches, if it said anything.
+    /// This node's last statement of whom it reaches, if it made any.
     pub const fn own(&self) -> Option<&Reach> {
         self.told.as_ref()
     }
@@ -460,7 +459,7 @@ impl Mesh {
         far.sort_unstable();
         far.dedup();
         let all_but = self.are_alike() && far.len() < near.len() && far.len() <= REACH_NODES_MAX;
-        // Who is left out is reached by fewer ways than there are.
+        // A node that is left out can be reached by fewer ways.
         near.truncate(REACH_NODES_MAX);
         Reach {
             node: self.me,
@@ -475,12 +474,12 @@ impl Mesh {
 
     // ---- whom others reach ----
 
-    /// What is known of a node; of version 0, if others are asked for it.
+    /// The known statement of a node; with version 0 if others are asked for it.
     pub fn reach(&self, peer: PeerId) -> Option<&Reach> {
         self.nodes.get(&peer)?.reach.as_ref()
     }
 
-    /// Whether a node reaches another one, as it says or, if it says nothing, as is expected of it.
+    /// Whether a node reaches another one, by its statement or, without one, by expectation.
     fn reaches(&self, node: &Known, other: &Known) -> Option<bool> {
         match (node.said(), &self.plan) {
             (Some(reach), _) => Some(reach.reaches(other.id)),
@@ -494,7 +493,7 @@ impl Mesh {
         Some(self.nodes.get(&peer)?.said()?.links)
     }
 
-    /// Whether `neighbour` is to be told what is known of `node`: not itself, nor who hears it from that.
+    /// Whether to tell `neighbour` what is known of `node`: not if it is `node`, or hears from `node` directly.
     pub fn is_news_to(&self, neighbour: PeerId, node: PeerId) -> bool {
         let said = self.nodes.get(&node).and_then(Known::said);
         let (Some(reach), Some(id)) = (said, self.id(neighbour)) else {
@@ -503,14 +502,14 @@ impl Mesh {
         neighbour != node && !reach.reaches(id)
     }
 
-    /// Whether `neighbour` hears from `node` itself what that says.
+    /// Whether `neighbour` hears the statements of `node` directly.
     pub fn hears(&self, neighbour: PeerId, node: PeerId) -> bool {
         let of = |peer| self.nodes.get(&peer);
         let both = of(node).zip(of(neighbour));
         both.and_then(|(node, neighbour)| self.reaches(node, neighbour)) == Some(true)
     }
 
-    /// Nodes of which `neighbour`, which has just come, may not know, or may know more: even of itself, if it has restarted.
+    /// Nodes about which `neighbour`, which has just come, may know less, or more: even about itself, if it has restarted.
     pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
         let listens = self.listens(neighbour);
         let is_told = move |(node, known): &(&PeerId, &Known)| match known.said() {
@@ -520,10 +519,10 @@ impl Mesh {
         self.nodes.iter().filter(is_told).map(|(node, _)| *node)
     }
 
-    /// `from` says whom a node reaches. Whether it knows less than is known here.
+    /// `from` reports whom a node reaches. Returns whether it knows less than is known here.
     pub fn on_reach(&mut self, now: Time, from: PeerId, reach: Reach) -> bool {
         if reach.node == self.me {
-            // What this node said before it restarted.
+            // This node said it before it restarted.
             if reach.version >= self.version.max(1) && self.told.as_ref() != Some(&reach) {
                 self.version = reach.version;
                 self.tell_after(now, TELL_AFTER);
@@ -549,7 +548,7 @@ impl Mesh {
         if let Some(before) = &known.reach
             && reach.version <= before.version
         {
-            // Of one version there may be two, if the node restarted: it is told so, and tells a third one.
+            // After a restart a node may have made two statements of one version: tell it, and it makes a new one.
             let is_older = reach.version < before.version;
             return is_older || from == node && reach != *before;
         }
@@ -563,7 +562,7 @@ impl Mesh {
 
     // ---- switches ----
 
-    /// A survey has found out on which switches this node is.
+    /// A survey has found this node's switches.
     pub fn set_switches(&mut self, now: Time, switches: Switches) {
         if self.switches.replace(switches) != Some(switches) {
             self.has_moved = true;
@@ -645,7 +644,7 @@ impl Mesh {
         self.shortest(now, to, &[]).is_some()
     }
 
-    /// Whether somebody reaches a node over its links, as far as is known: that says less than a way, and takes next to nothing.
+    /// Whether any node is known to reach a node over links: less informative than a way, but very cheap.
     pub fn is_reached_by_any(&self, now: Time, node: PeerId) -> bool {
         let around = self.around(node);
         around.iter().any(|by| self.relays(now, *by, node))
@@ -690,7 +689,7 @@ impl Mesh {
         None
     }
 
-    /// Those that may relay to a node: whom it reaches, if it names them or that is planned.
+    /// The nodes that may relay to a node: those it reaches, by its statement or by plan.
     fn around(&self, node: PeerId) -> Vec<PeerId> {
         let known = self.nodes.get(&node);
         match (known.and_then(Known::said), &self.plan) {
@@ -714,7 +713,7 @@ impl Mesh {
         ways.iter().filter_map(Way::address).collect()
     }
 
-    // ---- what is relayed ----
+    // ---- relaying ----
 
     /// The nodes that something passes that this node sends on a way.
     pub fn steps(&self, way: &Way) -> Option<Steps> {
@@ -726,7 +725,7 @@ impl Mesh {
         Steps::new(&nodes, 1).ok()
     }
 
-    /// The way back to who sent something that came this way.
+    /// The way back to the sender of a packet that came this way.
     pub fn way_back(&self, steps: &Steps) -> Option<Way> {
         let relays = steps.nodes().get(1..usize::from(steps.at))?;
         let relays: Option<RelayList> = relays.iter().rev().map(|id| self.peer(*id)).collect();
@@ -744,7 +743,7 @@ impl Mesh {
         self.config.forwards
     }
 
-    /// Whether so many bytes may be relayed for others now.
+    /// Whether this many bytes may be relayed for others now.
     pub fn may_forward(&mut self, now: Time, bytes: usize) -> bool {
         let Some(mbps) = self.config.mbps_max else {
             return true;

@@ -1,4 +1,4 @@
-//! Who keeps a bundle with whom, as all nodes come to by themselves, where not everybody does with everybody.
+//! Which bundles are kept, as all nodes compute it alike, where not all nodes keep bundles with each other.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use super::{Few, Lately};
 use crate::{PeerId, Time};
 
-/// What relays spend on so many bytes is about what a bundle over links costs both ends: 1.8 s of a processor for a GB, and 0.1 ms
-/// at each end for a handshake. (With 512 KB a halo exchange of 64 KB found its shortcuts in the eighth round, now in the second.)
+/// Relaying this many bytes costs about as much as a bundle over links costs both ends: 1.8 s of a processor for a GB, and 0.1 ms
+/// at each end for a handshake. (With 512 KB a halo exchange of 64 KB found its shortcuts in the eighth round, now in the
+/// second.)
 pub(crate) const WORTH_LINKS: u64 = 128 * 1024;
-/// Links to one node of a group are wanted again after so long, if much still goes to the group through others.
+/// Links to a group are wanted again after this time, if much still goes to it through others.
 const WANT_EVERY: Duration = Duration::from_millis(250);
 
 /// [`Few`], with the peers that it speaks of.
@@ -20,7 +21,7 @@ pub(super) struct Plan {
     order: Vec<Option<PeerId>>,
     /// The place of this node.
     me: usize,
-    /// What went to groups through others.
+    /// Bytes relayed to each group.
     relayed: BTreeMap<u16, Relayed>,
 }
 
@@ -59,14 +60,14 @@ impl Plan {
         self.few.keeps(self.me, other)
     }
 
-    /// The peers with which the node at a place keeps one.
+    /// The peers with which the node at a place keeps a bundle.
     pub fn kept_of(&self, place: usize) -> Vec<PeerId> {
         let kept = self.few.kept_of(place).into_iter();
         kept.filter_map(|place| self.order[place]).collect()
     }
 
-    /// So many bytes went to the node at a place through others. Returns to whom of its group this node wants links, if that is
-    /// now worth them: to one that no other node of this one's group wants them to.
+    /// `bytes` were relayed to the node at a place. If links to its group are worthwhile now, returns the member to connect to:
+    /// one that no other node of this node's group chooses.
     pub fn note_relayed(&mut self, now: Time, place: usize, bytes: u64) -> Option<PeerId> {
         let group = self.few.group_of(place)?;
         let relayed = self.relayed.entry(group).or_insert(Relayed {
@@ -131,7 +132,7 @@ mod tests {
         );
         let later = NOW + WANT_EVERY;
         assert_eq!(plan.note_relayed(later, members[0], 1), wanted);
-        // What went there long ago does not count.
+        // Traffic of long ago does not count.
         let much_later = NOW + Duration::from_secs(600);
         assert_eq!(plan.note_relayed(much_later, members[0], 1), None);
     }

@@ -1,4 +1,4 @@
-//! What a node relays to one neighbour: a queue for each who sends it, turns by bytes.
+//! Relayed traffic to one neighbour: a queue for each sender; the senders take turns by bytes.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -6,26 +6,26 @@ use std::collections::VecDeque;
 use crate::Time;
 use crate::wire::{EXTENSION_HEADER_BYTES, NodeId, Writer, write_relayed};
 
-/// What waits may take this long on the neighbour's links …
+/// Waiting data may take the neighbour's links at most this long, but see [`BYTES_LEAST`].
 const HOLD: Duration = Duration::from_millis(5);
-/// … but it may always be so much, in bytes: a flight of a path that begins.
+/// At least this many bytes may wait: a flight of a new path.
 const BYTES_LEAST: usize = 64 * 1024;
-/// What waited for so long comes too late.
+/// Data that waited this long is too late.
 const WAIT_MAX: Duration = Duration::from_millis(200);
-/// Senders that have something waiting; what more of them send is dropped.
+/// The most senders with waiting data; data of further ones is dropped.
 const SOURCES_MAX: usize = 64;
-/// What a source may send in its turn: a packet of plain Ethernet.
+/// What a sender sends in its turn: a packet of plain Ethernet.
 const TURN_BYTES: i64 = 1500;
-/// What one of the two, own content and what is relayed, may be ahead of its share.
+/// How far own content, or relayed content, may be ahead of its share.
 const CREDIT_MAX: i64 = 64 * 1024;
 
-/// What waits for a neighbour.
+/// The queue to a neighbour.
 #[derive(Debug, Default)]
 pub(crate) struct RelayQueue {
     /// In the order of their turns.
     sources: VecDeque<Source>,
     bytes: usize,
-    /// What the relayed may send before own content has its turn; less than nothing: the other way round.
+    /// Bytes that relayed content may send before own content has its turn; negative: the other way round.
     credit: i64,
     /// Datagrams dropped for want of room or of time.
     pub dropped: u64,
@@ -36,7 +36,7 @@ struct Source {
     id: NodeId,
     waiting: VecDeque<(Time, Vec<u8>)>,
     bytes: usize,
-    /// What it may still send in this turn.
+    /// Bytes that it may still send in this turn.
     turn_bytes: i64,
 }
 
@@ -45,13 +45,13 @@ impl RelayQueue {
         self.sources.is_empty()
     }
 
-    /// What waits, in bytes.
+    /// Waiting bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes the data of a [`RelayRecord::Relayed`](crate::wire::RelayRecord::Relayed) that `from` sent, for links that
-    /// carry `rate` bytes per second. If there is no room, whoever has most waiting loses something.
+    /// Queues the data of a [`RelayRecord::Relayed`](crate::wire::RelayRecord::Relayed) that `from` sent, for links that
+    /// carry `rate` bytes per second. If there is no room, the sender with most waiting data loses some.
     pub fn push(&mut self, now: Time, from: NodeId, data: Vec<u8>, rate: f64) {
         let limit = ((rate * HOLD.as_secs_f64()) as usize).max(BYTES_LEAST);
         let place = self.sources.iter().position(|source| source.id == from);
@@ -96,13 +96,13 @@ impl RelayQueue {
         !self.is_empty() && (!own_waits || self.credit > 0)
     }
 
-    /// Own content was sent: each of those whose datagrams wait may send as much.
+    /// Own content was sent: each sender with waiting datagrams may send as much.
     pub fn on_own(&mut self, bytes: usize) {
         let earned = bytes as i64 * self.sources.len() as i64;
         self.credit = (self.credit + earned).min(CREDIT_MAX);
     }
 
-    /// Puts first whose turn it is.
+    /// Moves the sender whose turn it is to the front.
     fn take_turns(&mut self) {
         while let Some(source) = self.sources.front_mut().filter(|s| s.turn_bytes <= 0) {
             source.turn_bytes += TURN_BYTES;

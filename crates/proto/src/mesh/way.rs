@@ -1,7 +1,7 @@
-//! The nodes by which a peer is reached, and the address that stands for them.
+//! The relays to a peer, and the address that stands for them.
 //!
-//! A bundle sends to addresses and learns of addresses. So a way is written as one, out of a block that
-//! nobody routes (discard-only, RFC 6666): a peer's new way is found, and proved, as its new address is.
+//! A bundle sends to addresses and learns addresses. So a way is written as an address, from a block
+//! that nobody routes (discard-only, RFC 6666): a peer's new way is found and proved like a new address.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,12 +12,12 @@ use crate::limits::RELAYS_MAX;
 
 /// The first half of the addresses.
 const PREFIX: [u16; 4] = [0x0100, 0, 0, 0];
-/// Stands where there is no further relay; no peer has this number.
+/// Fills the place of an absent relay; no peer has this number.
 const NOBODY: u16 = u16::MAX;
-/// So that nothing takes it for an address that cannot be answered.
+/// A port, so that the address does not look unanswerable.
 const PORT: u16 = 7577;
 
-/// Numbers of relays, in the order in which they are passed.
+/// The relays' numbers, in the order of passing.
 pub(crate) type RelayList = SmallVec<[PeerId; RELAYS_MAX]>;
 
 /// How a peer is reached through others.

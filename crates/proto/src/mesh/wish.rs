@@ -1,17 +1,17 @@
-//! What bundles that are there on demand want of their node, and what nodes say each other of that.
+//! What bundles on demand want from their node, and what nodes tell each other about it.
 
-/// What is wanted of the node for the bundle with a peer that is there on demand.
+/// A wish for the bundle on demand with a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// It carries so much that it is worth the links.
+    /// It carries so much that it deserves links.
     Links,
     /// No way leads to the peer.
     Stranded,
-    /// The peer asks for the links, …
+    /// The peer asks for links.
     Asked,
-    /// … or gives them, …
+    /// The peer grants links.
     Given,
-    /// … or has none left.
+    /// The peer has no links left.
     Refused,
 }
 
@@ -21,7 +21,7 @@ impl Wish {
     pub const GIVE: &[u8] = &[1];
     pub const REFUSE: &[u8] = &[2];
 
-    /// What the peer says.
+    /// Parses the peer's wish.
     pub const fn read(data: &[u8]) -> Option<Wish> {
         match data {
             Wish::ASK => Some(Wish::Asked),

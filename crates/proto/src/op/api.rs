@@ -1,4 +1,4 @@
-//! The words in which an application speaks with a bundle's [`Ops`](super::Ops).
+//! The types by which an application uses a bundle's [`Ops`](super::Ops).
 
 use core::fmt;
 
@@ -28,7 +28,7 @@ pub struct Message {
     pub data: Vec<u8>,
 }
 
-/// What [`read_stream`](super::Ops::read_stream) read.
+/// Result of [`read_stream`](super::Ops::read_stream).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
     /// How many bytes.
@@ -53,50 +53,49 @@ pub enum OpEvent {
     Writable(StreamId),
     /// Everything written to the stream and its end were acknowledged.
     Finished(StreamId),
-    /// The peer gave up sending; what was not read yet is gone.
+    /// The peer reset its direction; unread data is lost.
     Reset {
         /// The stream.
         id: StreamId,
         /// The peer's reason.
         code: u32,
     },
-    /// The peer wants no more of what this end sends; sending was reset.
+    /// The peer refuses further data; sending was reset.
     Stopped {
         /// The stream.
         id: StreamId,
         /// The peer's reason.
         code: u32,
     },
-    /// The peer stopped or started afresh and the stream is gone. What had arrived can still be read
-    /// from what [`take_rest`](super::Ops::take_rest) gives, before the next event.
+    /// The peer stopped or restarted, and the stream is gone. Until the next event, data that had arrived
+    /// can still be read through [`take_rest`](super::Ops::take_rest).
     Broken(StreamId),
-    /// The peer started afresh before so many messages were acknowledged; whether
-    /// they arrived is not known.
+    /// The peer restarted before this many messages were acknowledged; they may or may not have arrived.
     MessagesBroken {
         /// How many.
         count: usize,
     },
-    /// [`receive_message`](super::Ops::receive_message) has something. Comes again only after it had nothing.
+    /// [`receive_message`](super::Ops::receive_message) has a message. Comes again only after it had none.
     MessageReady,
     /// [`send_message`](super::Ops::send_message), once full, takes messages again.
     MessageRoom,
-    /// A put or get of this end is over.
+    /// A put or get of this end has ended.
     Operation {
-        /// What it was begun with.
+        /// The token that it was begun with.
         token: u64,
         /// How it ended.
         status: MemoryStatus,
     },
-    /// All bytes of a put of the peer's are there, and it said that the program is to be told, or the region does.
+    /// A put of the peer's is complete, and the put or its region asks to notify the program.
     Written {
         /// Of the region.
         key: u64,
-        /// What the peer has the program told.
+        /// The peer's immediate data for the program.
         immediate: Option<u64>,
         /// How many bytes it was.
         bytes: u64,
     },
-    /// The peer has all bytes that a get of its asked for, of a region that the program is told of.
+    /// The peer has all bytes of its get, and the region asks to notify the program.
     Read {
         /// Of the region.
         key: u64,
@@ -156,8 +155,8 @@ impl fmt::Display for OpError {
 
 impl core::error::Error for OpError {}
 
-/// The peer did what the protocol forbids. Nothing changed here; an end that
-/// keeps the rules never causes one, so the session is worth nothing any more.
+/// The peer violated the protocol. Nothing changed here. A correct peer never causes this, so the session
+/// is worthless now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// Stream bytes beyond the window granted to the stream.
@@ -172,7 +171,7 @@ pub enum Violation {
     TooManyStreams,
     /// More message flows than there may be.
     TooManyFlows,
-    /// A unit whose length is out of range, or not what an earlier piece said.
+    /// A unit's length is out of range, or differs from an earlier piece's.
     UnitLength,
     /// A message that is not well formed.
     BadMessage,
@@ -204,8 +203,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// What happened since the bundle began (counters survive
-/// [`reset`](super::Ops::reset)), and what is there now.
+/// Counters since the bundle began (they survive [`reset`](super::Ops::reset)), and current state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpStats {
     /// Segments written, of anything, first time or not.
@@ -218,7 +216,7 @@ pub struct OpStats {
     pub frames_sent: u64,
     /// Frames handed over in order.
     pub frames_delivered: u64,
-    /// Frames whose turn had passed when they came complete or in part (pieces counted).
+    /// Frames whose turn had passed when they arrived, complete or in part (pieces counted).
     pub frame_pieces_late: u64,
     /// Frames this end as sender did not resend any more since they were too old.
     pub frames_given_up: u64,
@@ -244,12 +242,12 @@ pub struct OpStats {
     pub stream_bytes_read: u64,
     /// Streams of the peer refused since too many were open.
     pub streams_refused: u64,
-    /// Streams that count as nobody's since too many owners were there ([`OWNERS_MAX`](super::OWNERS_MAX)).
+    /// Streams that count as nobody's, because there were too many owners
+    /// ([`OWNERS_MAX`](super::OWNERS_MAX)).
     pub owners_full: u64,
     /// Streams open now.
     pub streams_open: u64,
-    /// Streams that this end finished or reset, of whose end, or of something before it, the peer is not
-    /// known to know now.
+    /// Streams whose FIN or RESET, or data before it, is unacknowledged now.
     pub ends_owed: u64,
     /// Bytes sent and neither acknowledged nor given up now.
     pub in_flight_bytes: u64,

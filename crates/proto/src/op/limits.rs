@@ -1,5 +1,5 @@
-//! Limits and constants of what a bundle carries. The protocol constants must be
-//! the same at both ends; the fields of [`OpLimits`] are each end's own.
+//! Limits and constants of the bundle's content. The protocol constants must be the same at both ends; the
+//! fields of [`OpLimits`] are each end's own.
 
 use core::time::Duration;
 
@@ -16,9 +16,9 @@ pub const FRAME_LIFETIME: Duration = STANDING_AFTER;
 /// 25 ms of small frames at 2.5 million a second.
 pub const FRAME_SPAN_MAX: u32 = 65_536;
 
-/// A frame that waited longer than this to be sent is late, and if all of a flow's were for
-/// [`STANDING_AFTER`], its queue is a standing one (target and interval of CoDel, RFC 8289
-/// section 4.2). On 1 Gb/s what is read ahead takes less.
+/// A frame that waited longer than this to be sent is late. If all frames of a flow are late for
+/// [`STANDING_AFTER`], its queue is standing (target and interval of CoDel, RFC 8289 section 4.2). On 1 Gb/s
+/// the read-ahead takes less.
 pub const LATE: Duration = Duration::from_millis(5);
 /// See [`LATE`].
 pub const STANDING_AFTER: Duration = Duration::from_millis(100);
@@ -30,24 +30,23 @@ pub const STANDING_DROP_AFTER: Duration =
 /// acknowledgements show TCP its loss without a timeout (RFC 5681 section 3.2).
 pub const FRAMES_KEPT: usize = 3;
 
-/// What a TCP connection inside of frames keeps under way, as far as one can tell from
-/// outside: with Linux's default limit (the last number of `tcp_wmem`, 4 MB, which counts the
-/// kernel's memory and not the bytes in it) 2.5 MB were seen.
-/// Paths that would make it wait longer than it can fill are not used.
+/// Bytes that a TCP connection inside of frames keeps in flight, as far as one can tell from outside: with
+/// Linux's default limit (the last number of `tcp_wmem`, 4 MB, which counts the kernel's memory and not the
+/// bytes in it) 2.5 MB were seen. Paths that would delay it longer than this can fill are not used.
 pub const FRAME_WINDOW_BYTES: u64 = 5 * 1024 * 1024 / 2;
 
 /// Bytes behind a message's data that say whether it has a tag, and which.
 pub const MESSAGE_TRAILER_BYTES_MAX: usize = 9;
 /// Longest message in bytes, so that its unit is at most [`MESSAGE_BYTES_MAX`] with any trailer.
 pub const MESSAGE_DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX - MESSAGE_TRAILER_BYTES_MAX;
-/// What a message costs of the bundle's window beside its bytes: about what the
-/// receiver needs to remember one.
+/// What a message costs of the bundle's window beside its bytes: about what the receiver needs to remember
+/// one.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 256;
 /// Message flows that a bundle has at most, each way. They are never forgotten.
 pub const MESSAGE_FLOWS_MAX: usize = 65_536;
 
-/// The window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it: what two
-/// links of 1 Gb/s carry in a round trip of 250 µs.
+/// Window of a stream before any [`StreamWindow`](crate::wire::Record::StreamWindow) for it: what two links
+/// of 1 Gb/s carry in a round trip of 250 µs.
 pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 64 * 1024;
 /// The least that the window of a stream with a slow reader shrinks to.
 pub const STREAM_WINDOW_BYTES_MIN: u64 = STREAM_WINDOW_BYTES_INITIAL / STREAM_PART;
@@ -84,45 +83,44 @@ pub const OFFERS_MAX: usize = 64;
 pub const OFFERS_AGAIN: Duration = GRANULARITY;
 /// Owners of streams that are told apart with one peer; the streams of more count as nobody's.
 pub const OWNERS_MAX: usize = 4096;
-/// Streams that may have been opened since the oldest one, in their order, whose opening the peer
-/// has not acknowledged: so many streams may be made at the word of one packet, 1 MB of memory.
+/// Streams that may have been opened since the oldest one whose opening the peer has not acknowledged. One
+/// packet can make the peer create this many streams, 1 MB of memory.
 pub const OPENS_MAX: u64 = 1024;
-/// The window of the bundle's streams before any [`BundleWindow`](crate::wire::Record::BundleWindow), that of
-/// its messages before any [`MessageWindow`](crate::wire::Record::MessageWindow), and the least that a receiver
-/// grants for each. A thousand peers of a node that has no more to give cost it 512 MB if all of them send and
+/// Window of the bundle's streams before any [`BundleWindow`](crate::wire::Record::BundleWindow), and of its
+/// messages before any [`MessageWindow`](crate::wire::Record::MessageWindow); also the least that a receiver
+/// grants for each. For a node that can grant no more, a thousand peers cost 512 MB if all of them send and
 /// nobody reads.
 pub const BUNDLE_WINDOW_BYTES_INITIAL: u64 = 256 * 1024;
-/// What is granted for messages if the peer may hold so much: the largest message must fit into four
-/// fifths of it, what is open at least when all was fetched.
+/// Grant for messages if the peer may hold that much: the largest message must fit into four fifths of it,
+/// the least that is open when all was fetched.
 pub const MESSAGE_WINDOW_BYTES: u64 = 2 * 1024 * 1024;
 const _: () =
     assert!(MESSAGE_WINDOW_BYTES / 5 * 4 >= MESSAGE_BYTES_MAX as u64 + MESSAGE_OVERHEAD_BYTES);
 /// The code of a stream that the receiver refuses since too many are open.
 pub const CODE_REFUSED: u32 = u32::MAX;
 
-/// Separate ranges that may have arrived of one stream or unit. A sender whose
-/// pieces are packets cannot come near.
+/// Maximum number of separate ranges that have arrived of one stream or unit. A sender whose pieces are
+/// packets cannot come near.
 pub const RANGES_MAX: usize = 16_384;
 
-/// What may be kept of the gaps of all streams that a peer sends on, in bytes of memory. A million
-/// gaps take as much.
+/// Memory for the gaps of all streams of a peer, in bytes: a million gaps.
 pub const STREAM_GAPS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A piece is cut to fit what is left of a packet only if this much goes in.
+/// The least useful room: a piece is cut to fit the rest of a packet only if this much goes in.
 pub const USEFUL_BYTES: usize = 64;
-/// What one stream or flow sends before the next has its turn: one burst.
+/// What one stream or flow sends in a turn: one burst.
 pub const TURN_BYTES: usize = 64 * 1024;
 /// A stream or flow that had nothing to send for a while sends this much ahead of the others (the new flows of FQ-CoDel, RFC
 /// 8290 section 4.2). While a queue stands every flow sends this much in its turn.
 pub const FRESH_BYTES: usize = 3_000;
-/// Lone content up to so many bytes is mirrored under [`Policy::Auto`](super::Policy::Auto)…
+/// Largest lone content that [`Policy::Auto`](super::Policy::Auto) mirrors.
 pub const MIRROR_BYTES: usize = 1_600;
-/// …while no more than this is in flight.
+/// [`Policy::Auto`](super::Policy::Auto) mirrors only while no more than this is in flight.
 pub const MIRROR_IN_FLIGHT_BYTES: usize = 8 * 1024;
 
-/// What one end grants its bundle with one peer. The defaults cost at most about
-/// 450 MB if the peer and a local program do their worst together, and below 1 KB for each
-/// stream beside; next to nothing when idle and [trimmed](super::Ops::trim).
+/// What one end grants its bundle with one peer. The defaults cost at most about 450 MB, if the peer and a
+/// local program do their worst together, plus less than 1 KB for each stream; next to nothing when idle and
+/// [trimmed](super::Ops::trim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpLimits {
     /// Frames accepted and not yet sent, in bytes; [`send_frame`](super::Ops::send_frame) gives a
@@ -144,8 +142,8 @@ pub struct OpLimits {
     pub stream_queue_bytes: usize,
     /// Bytes written to all streams and not yet acknowledged. Default 64 MB.
     pub streams_send_bytes: usize,
-    /// The largest window a stream's receiver grows to when its reader keeps up, but no more than an
-    /// eighth of what the bundle is granted. Default 8 MB.
+    /// The largest window of a stream whose reader keeps up, but no more than an eighth of the bundle's
+    /// grant. Default 8 MB.
     pub stream_window_bytes_max: u64,
     /// The bundle's window: all unread bytes of streams together, and a quarter as much of messages; see
     /// [`set_share`](super::Ops::set_share). Default 128 MB.
@@ -154,12 +152,12 @@ pub struct OpLimits {
     pub streams_max: usize,
     /// Empty buffers kept for use again. Default 16 MB.
     pub pool_bytes: usize,
-    /// Unread bytes of streams and messages of all peers of a node: each is granted half of what the others
-    /// leave of that. What was granted before counts not, so that a few of many peers have as much as
-    /// they need; so the most that a thousand peers can do together is more. Default 256 MB.
+    /// Unread bytes of streams and messages of all peers of a node: each peer is granted half of what the
+    /// others leave. Earlier grants do not count, so that a few of many peers get as much as they need; so a
+    /// thousand peers together can exceed it. Default 256 MB.
     pub node_unread_bytes: u64,
-    /// What is kept to be sent to all peers of a node, of streams, messages and frames: each has half of what
-    /// the others leave of that. Default 256 MB.
+    /// Bytes kept for sending to all peers of a node, of streams, messages and frames: each peer has half of
+    /// what the others leave. Default 256 MB.
     pub node_send_bytes: u64,
     /// Frames being rejoined or waiting for earlier ones, of all peers of a node. Default 64 MB.
     pub node_reassembly_bytes: u64,
@@ -167,8 +165,8 @@ pub struct OpLimits {
     pub node_pool_bytes: u64,
 }
 
-/// What a bundle holds, or may hold, in bytes: what has come and was not read; what is kept to be sent;
-/// frames being rejoined; empty buffers.
+/// What a bundle holds, or may hold, in bytes: arrived and unread; kept for sending; frames being
+/// reassembled; empty buffers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Holdings(pub [u64; Holdings::COUNT]);
 
@@ -199,14 +197,14 @@ impl OpLimits {
         ])
     }
 
-    /// What the peer may have underway or unread in messages, in bytes, if it may have all of
-    /// [`bundle_window_bytes`](OpLimits::bundle_window_bytes) in streams.
+    /// The peer's grant for messages under way or unread, in bytes, if it has all of
+    /// [`bundle_window_bytes`](OpLimits::bundle_window_bytes) for streams.
     pub fn message_window_bytes(&self) -> u64 {
         messages_in(self.bundle_window_bytes)
     }
 }
 
-/// What is granted for messages if so much is for streams.
+/// The grant for messages beside a grant of `share` for streams.
 pub(super) fn messages_in(share: u64) -> u64 {
     (share / STREAM_PART).max(share.min(MESSAGE_WINDOW_BYTES))
 }

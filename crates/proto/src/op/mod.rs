@@ -1,11 +1,10 @@
 //! What a bundle carries: byte streams, messages and frames, cut into segments
 //! and rejoined, and bytes between the memories of both ends.
 //!
-//! One [`Ops`] per bundle. It knows no packets and no paths: the bundle asks it
-//! to [write segments](Ops::write_segment) into packets, tells it the
-//! [fate](Ops::on_fate) of what they carried, and hands it the records that came
-//! from the peer. Ordering belongs to what is carried: a stream is ordered by
-//! offset, messages per flow, frames per flow with a bounded wait.
+//! One [`Ops`] per bundle. It knows no packets and no paths: the bundle calls it to [write
+//! segments](Ops::write_segment) into packets, reports the [fate](Ops::on_fate) of their content, and
+//! hands it the peer's records. Ordering belongs to the content: a stream is ordered by offset,
+//! messages per flow, frames per flow with a bounded wait.
 //!
 //! The model of streams is RFC 9000, sections 2 to 4.
 
@@ -70,7 +69,7 @@ impl Ops {
         self.shared.poll_event()
     }
 
-    /// What is left to read of the stream that the last event says is [broken](OpEvent::Broken).
+    /// Unread data of the stream that the last event reported as [broken](OpEvent::Broken).
     pub fn take_rest(&mut self) -> Option<Rest> {
         self.shared.rest.take()
     }
@@ -80,7 +79,7 @@ impl Ops {
         self.shared.events.len()
     }
 
-    /// The time of what follows: of operations that are not told it.
+    /// Sets the time for operations that have no `now` argument.
     pub fn set_time(&mut self, now: Time) {
         self.shared.now = self.shared.now.max(now);
     }
@@ -101,7 +100,7 @@ impl Ops {
         self.streams.on_timeout(&mut self.shared);
     }
 
-    /// What it holds of what the node's bundles share.
+    /// Its use of the memory that the node's bundles share.
     pub fn holdings(&self) -> Holdings {
         let shared = &self.shared;
         let unread = shared.receive_window.unread() + shared.message_window.unread();
@@ -113,22 +112,20 @@ impl Ops {
         Holdings([unread, kept as u64, rejoined as u64, spare as u64])
     }
 
-    /// Sets how much of that it may hold, within its own limits.
+    /// Sets how much of that memory it may hold, within its own limits.
     ///
-    /// What the peer may have unread in all streams together is not below
-    /// [`BUNDLE_WINDOW_BYTES_INITIAL`]; in messages a quarter, or [`MESSAGE_WINDOW_BYTES`] if that is
-    /// more and not above it. What was granted before stays granted.
+    /// The peer's limit of unread bytes in all streams together stays at least
+    /// [`BUNDLE_WINDOW_BYTES_INITIAL`]; for messages it is a quarter of the share, or the smaller of the
+    /// share and [`MESSAGE_WINDOW_BYTES`] if that is more. Earlier grants stay valid.
     pub fn set_share(&mut self, share: &Holdings) {
         self.shared.set_share(share);
     }
 
-    /// The peer lost its state and starts afresh: so does this end. Streams end with
-    /// [`OpEvent::Broken`]; messages on their way are gone ([`OpEvent::MessagesBroken`]); frames of which
-    /// nothing was sent yet are kept. Frames and messages received in order can still
-    /// be fetched.
+    /// The peer lost its state and restarts, so this end does. Streams end with [`OpEvent::Broken`];
+    /// messages under way are lost ([`OpEvent::MessagesBroken`]); unsent frames are kept. Frames and
+    /// messages received in order can still be fetched.
     ///
-    /// Fates of what was written before must not be handed in afterwards: ids of
-    /// streams are used again.
+    /// Do not report fates of earlier content afterwards: stream ids are used again.
     pub fn reset(&mut self) {
         self.break_memory();
         let unsent = self.frames_out.drain(&mut self.shared);
@@ -172,7 +169,7 @@ impl Ops {
                 .map_or(0, |memory| memory.memory_bytes())
     }
 
-    /// What happened so far, and what is there.
+    /// Counters, and current state.
     pub fn stats(&self) -> OpStats {
         OpStats {
             streams_open: self.streams.count_open() as u64,

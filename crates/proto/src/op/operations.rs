@@ -1,4 +1,4 @@
-//! What an application does: send and receive frames, messages, streams.
+//! The application's operations: send and receive frames, messages, streams.
 
 use super::{Get, Message, OpError, Ops, Policy, Put, Read};
 use crate::limits::FRAME_BYTES_MAX;
@@ -6,8 +6,8 @@ use crate::{StreamId, Time};
 
 /// Frames.
 impl Ops {
-    /// An empty buffer for a frame, with room for a full TSO packet or more:
-    /// reserve what is needed, the capacity is kept when it comes back.
+    /// An empty buffer for a frame, with room for a full TSO packet or more. Reserve what you need: the capacity
+    /// is kept when it comes back.
     pub fn frame_buffer(&mut self) -> Vec<u8> {
         self.shared.pool.take_largest()
     }
@@ -58,9 +58,8 @@ impl Ops {
         self.frames_out.queued_bytes()
     }
 
-    /// Whether more frames are sent than the paths carry, and have been for a while: every
-    /// frame of some flow waits. What waits elsewhere to be sent should be brought here then,
-    /// where one flow does not wait for another.
+    /// Whether more frames are sent than the paths carry, and have been for a while: some flow has a standing
+    /// queue. Then bring in frames that wait elsewhere, because here no flow waits for another.
     pub const fn frames_stand(&self) -> bool {
         self.frames_out.stands()
     }
@@ -120,7 +119,8 @@ impl Ops {
 
 /// Memory.
 impl Ops {
-    /// Begins a put; [`OpEvent::Operation`](super::OpEvent::Operation) tells of its end. Until then its bytes must stay as they are.
+    /// Begins a put; [`OpEvent::Operation`](super::OpEvent::Operation) reports its end. Until then its bytes must
+    /// not change.
     ///
     /// # Errors
     /// [`OpError::TooLarge`] beyond [`OPERATION_BYTES_MAX`](crate::wire::OPERATION_BYTES_MAX); [`OpError::Full`] while
@@ -130,7 +130,8 @@ impl Ops {
         memory.put(put, &mut self.shared)
     }
 
-    /// Begins a get; [`OpEvent::Operation`](super::OpEvent::Operation) tells of its end. Until then where its bytes go is not to be used.
+    /// Begins a get; [`OpEvent::Operation`](super::OpEvent::Operation) reports its end. Until then its
+    /// destination must not be used.
     ///
     /// # Errors
     /// As [`put`](Ops::put).
@@ -141,7 +142,7 @@ impl Ops {
 }
 
 impl Ops {
-    /// The peer has no memory operations, or has begun afresh: those that were begun are broken.
+    /// The peer has no memory operations, or has restarted: operations under way are broken.
     pub fn break_memory(&mut self) {
         if let Some(mut memory) = self.memory.take() {
             memory.reset(&mut self.shared);
@@ -151,7 +152,7 @@ impl Ops {
 
 /// Streams.
 impl Ops {
-    /// Opens a stream, at once: the peer is told even if nothing is written.
+    /// Opens a stream, at once: the peer learns of it even if nothing is written.
     ///
     /// # Errors
     /// [`OpError::TooManyStreams`].
@@ -159,8 +160,8 @@ impl Ops {
         self.streams.open(service, policy, &mut self.shared)
     }
 
-    /// Changes how what this end writes is spread over the paths; streams that the peer
-    /// opened begin with [`Policy::Stripe`].
+    /// Changes how this end's data is spread over the paths; streams that the peer opened begin with
+    /// [`Policy::Stripe`].
     ///
     /// # Errors
     /// [`OpError::UnknownStream`].
@@ -168,9 +169,8 @@ impl Ops {
         self.streams.set_policy(id, policy)
     }
 
-    /// Says for whom a stream is: what the streams of one owner hold unread, and ahead of what the
-    /// peer admits, counts together, and leaves room for other owners. 0, as at first, is nobody in
-    /// particular.
+    /// Sets a stream's owner. Bytes that the streams of one owner hold unread, or written beyond the peer's
+    /// window, are counted together, and leave room for other owners. 0, the initial value, is no owner.
     ///
     /// # Errors
     /// [`OpError::UnknownStream`].
@@ -201,7 +201,8 @@ impl Ops {
         self.streams.fill(id, wanted, fill, &mut self.shared)
     }
 
-    /// Ends what this end writes. [`OpEvent::Finished`](super::OpEvent::Finished) tells when the peer has it all.
+    /// Ends this end's direction. [`OpEvent::Finished`](super::OpEvent::Finished) reports that the peer has all
+    /// of it.
     ///
     /// # Errors
     /// [`OpError::UnknownStream`]; [`OpError::Closed`] if it was finished, reset or stopped before.
@@ -209,9 +210,8 @@ impl Ops {
         self.streams.finish(id, &mut self.shared)
     }
 
-    /// Gives up sending; what did not arrive yet need not arrive any more. The other
-    /// direction goes on, unless the peer has not heard of the stream yet: then it never will,
-    /// and its direction is reset too.
+    /// Aborts sending: undelivered data is lost. The other direction goes on, unless the peer has not heard of
+    /// the stream yet: then it never will, and its direction is reset too.
     ///
     /// # Errors
     /// [`OpError::UnknownStream`]; [`OpError::Closed`] if everything arrived, or it was reset before.
@@ -219,7 +219,7 @@ impl Ops {
         self.streams.reset(id, code, &mut self.shared)
     }
 
-    /// Gives up receiving: what is not read is gone, and the peer is asked to send no more.
+    /// Aborts receiving: unread data is lost, and the peer is asked to stop sending.
     ///
     /// # Errors
     /// [`OpError::UnknownStream`]; [`OpError::Closed`] if it ended or was stopped before.
@@ -227,19 +227,19 @@ impl Ops {
         self.streams.stop(id, code, &mut self.shared)
     }
 
-    /// Reads what is there. Nothing read and no end: wait for
+    /// Reads what is there. If nothing was read and the end is not reached, wait for
     /// [`OpEvent::Readable`](super::OpEvent::Readable).
     ///
     /// A stream is forgotten when its end was read and all this end wrote was acknowledged.
     ///
     /// # Errors
-    /// [`OpError::UnknownStream`]; [`OpError::Reset`] if the peer gave up;
-    /// [`OpError::Closed`] if this end stopped it.
+    /// [`OpError::UnknownStream`]; [`OpError::Reset`] if the peer reset its direction; [`OpError::Closed`] if
+    /// this end stopped it.
     pub fn read_stream(&mut self, id: StreamId, into: &mut [u8]) -> Result<Read, OpError> {
         self.streams.read(id, into, &mut self.shared)
     }
 
-    /// As [`Ops::read_stream`], without a buffer: `take` is lent what is there.
+    /// Like [`Ops::read_stream`], without a buffer: `take` borrows what is there.
     ///
     /// # Errors
     /// As [`Ops::read_stream`].

@@ -1,6 +1,6 @@
-//! Whose turn it is to send: streams, message flows and frame flows one after
-//! the other, a burst each, those that were quiet first. Where links are slow for what is
-//! sent, a burst each is long for who comes next: then it is a packet or two each.
+//! Who sends next: streams, message flows and frame flows take turns of a burst each; those that
+//! were quiet go first. Where links are slow for the load, a burst each would delay the next too
+//! long; then a turn is a packet or two.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ pub(super) enum Source {
     Transfer(u32, u32),
 }
 
-/// What came of asking a source for new content.
+/// Result of asking a source for new content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Written {
     /// This was written.
@@ -36,14 +36,14 @@ pub(super) enum Written {
     Blocked,
 }
 
-/// Where a source stands; kept by the source itself.
+/// A source's place in the turns; the source keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum SourceState {
-    /// In no list: it had nothing to send for a round, and is served first when it has.
+    /// In no list: it had nothing to send for a round, and goes first when it has.
     #[default]
     Idle,
-    /// In a list, with nothing to send: whoever empties his queue and fills it
-    /// again at once is not served first again (RFC 8290 section 4.2).
+    /// In a list, with nothing to send: a source that empties its queue and fills it again at
+    /// once does not go first again (RFC 8290 section 4.2).
     Resting,
     /// In a list, with something to send.
     Active,
@@ -84,7 +84,7 @@ impl Turns {
         self.active += 1;
     }
 
-    /// The source `state` belongs to has nothing to send any more, at the moment.
+    /// The source of `state` has nothing to send at the moment.
     #[inline]
     pub fn rest(&mut self, state: &mut SourceState) {
         if *state == SourceState::Active {
@@ -99,15 +99,14 @@ impl Turns {
         self.active == 0
     }
 
-    /// The source whose turn it is. It may be resting: then it is to be
-    /// [`retire`](Turns::retire)d.
+    /// The source whose turn it is. If it is resting, [`retire`](Turns::retire) it.
     #[inline]
     pub fn front(&self) -> Option<Source> {
         self.fresh.front().or_else(|| self.ring.front()).copied()
     }
 
-    /// The source at the front has nothing to send: the first time it goes to the
-    /// end, the second time out.
+    /// The source at the front has nothing to send: the first time it moves to the end, the
+    /// second time it leaves the list.
     pub fn retire(&mut self, state: &mut SourceState) {
         self.rest(state);
         self.spent = 0;
@@ -119,15 +118,15 @@ impl Turns {
         }
     }
 
-    /// The source next in turn, if so many are that those with nothing to send are to be taken out before
-    /// their turns come: all at once would take long.
+    /// The next source of a list so long that resting ones are removed before their turns:
+    /// removing all at once would take long.
     #[inline]
     pub fn to_sweep(&self) -> Option<Source> {
         let is_long = self.ring.len() > SWEPT_BEYOND;
         self.ring.front().filter(|_| is_long).copied()
     }
 
-    /// The source that is to be swept has this state: it is taken out if it has nothing to send.
+    /// Removes the source to be swept, which has this state, if it has nothing to send.
     pub fn sweep(&mut self, state: &mut SourceState) {
         if *state == SourceState::Resting {
             self.sweep_gone();
@@ -135,7 +134,7 @@ impl Turns {
         }
     }
 
-    /// The source that is to be swept is no more.
+    /// The source to be swept no longer exists.
     pub fn sweep_gone(&mut self) {
         if self.fresh.is_empty() {
             self.spent = 0;
@@ -188,12 +187,12 @@ impl Turns {
         }
     }
 
-    /// Forgets all sources. Their states are to be forgotten too.
+    /// Forgets all sources. The caller must reset their states too.
     pub fn clear(&mut self) {
         *self = Turns::default();
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.fresh.shrink_to(2 * self.fresh.len());
         self.ring.shrink_to(2 * self.ring.len());

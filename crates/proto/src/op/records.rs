@@ -1,4 +1,4 @@
-//! What the peer's records do.
+//! Handling of the peer's records.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Ops {
         self.streams.on_stop(id, code, &mut self.shared)
     }
 
-    /// The peer admits bytes of a stream up to `limit`, which is `window` ahead of what was read.
+    /// The peer admits bytes of a stream up to `limit`, which is `window` ahead of what it has read.
     ///
     /// # Errors
     /// [`Violation`].
@@ -81,7 +81,8 @@ impl Ops {
             .on_window(now, id, limit, window, &mut self.shared)
     }
 
-    /// The peer admits bytes of all streams together up to `limit`, which is `window` ahead of what was read.
+    /// The peer admits bytes of all streams together up to `limit`, which is `window` ahead of what it has
+    /// read.
     pub fn on_bundle_window(&mut self, limit: u64, window: u64) {
         if self.shared.send_window.on_limit(limit, window) {
             let waiting = core::mem::take(&mut self.shared.send_window.waiting);
@@ -90,7 +91,8 @@ impl Ops {
         }
     }
 
-    /// The peer admits messages that are worth `limit` together; that is `window` ahead of what was fetched.
+    /// The peer admits messages of a total cost up to `limit`, which is `window` ahead of what it has
+    /// fetched.
     pub fn on_message_window(&mut self, limit: u64, window: u64) {
         if self.shared.message_send_window.on_limit(limit, window) {
             let waiting = core::mem::take(&mut self.shared.message_send_window.waiting);

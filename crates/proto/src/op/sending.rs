@@ -1,4 +1,4 @@
-//! Filling packets: what is written next, and what becomes of it.
+//! Filling packets: what is written next, and its fate.
 
 use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES};
 use super::memory::Outgoing;
@@ -9,11 +9,11 @@ use crate::Time;
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, UnitClass, Writer};
 
-/// What is to be written does not fit into the packet.
+/// The record does not fit into the packet.
 struct NoRoom;
 
 impl Ops {
-    /// A figure of what memory operations send.
+    /// A figure of the outgoing memory operations.
     fn memory_out(&self, figure: fn(&Outgoing) -> usize) -> usize {
         self.memory.as_ref().map_or(0, |memory| figure(&memory.out))
     }
@@ -24,8 +24,8 @@ impl Ops {
         !(shared.turns.is_idle() && shared.lost.is_empty() && shared.control.is_empty())
     }
 
-    /// Bytes accepted and never sent so far, those that wait for the peer's windows
-    /// included; lost ones are not among them.
+    /// Bytes accepted and never sent, including those that wait for the peer's windows; lost ones
+    /// are not among them.
     pub fn queued_bytes(&self) -> usize {
         self.frames_out.queued_bytes()
             + self.messages_out.queued_bytes()
@@ -33,7 +33,7 @@ impl Ops {
             + self.memory_out(Outgoing::queued_bytes)
     }
 
-    /// What who sends the most of what is queued has under way at most, in bytes.
+    /// The most that the largest sender of the queued data has in flight, in bytes.
     pub fn window_bytes(&self) -> u64 {
         let others = self.streams.queued_bytes() + self.memory_out(Outgoing::queued_bytes);
         if self.frames_out.queued_bytes() >= others {
@@ -51,7 +51,7 @@ impl Ops {
             + self.memory_out(Outgoing::in_flight_bytes)
     }
 
-    /// Whether nothing is under way or open, either way.
+    /// Whether nothing is under way or open, in either direction.
     pub fn is_idle(&self) -> bool {
         let is_busy = self.has_pending() || self.has_ends_untold() || self.in_flight_bytes() > 0;
         !is_busy && self.streams.count_open() == 0 && self.memory.is_none()
@@ -70,9 +70,9 @@ impl Ops {
             + self.memory_out(Outgoing::lost_bytes)
     }
 
-    /// Writes the best next record that fits into `w`: control, which is short
-    /// and lets the peer go on, then lost content, then new content of whose turn
-    /// it is. `None` if there is nothing, or no useful room. To be called until then.
+    /// Writes the best next record that fits into `w`: control first, which is short and lets the
+    /// peer go on, then lost content, then new content in turns. `None` if there is nothing, or no
+    /// useful room. Call it until then.
     #[inline]
     pub fn write_segment(
         &mut self,
@@ -211,7 +211,7 @@ impl Ops {
         None
     }
 
-    /// New content of whose turn it is.
+    /// Writes new content of the source whose turn it is.
     #[inline]
     fn write_new(&mut self, now: Time, reach: &Reach, w: &mut Writer<'_>) -> Option<Content> {
         if let Some(next) = self.shared.turns.to_sweep()
@@ -269,8 +269,8 @@ impl Ops {
         false
     }
 
-    /// Whether `content`, just written, is to go on a second path as well: its
-    /// policy says so, or it is small and alone.
+    /// Whether `content`, just written, must go on a second path as well: its policy demands it, or
+    /// it is small and alone.
     pub fn mirrored(&self, content: &Content) -> bool {
         let (policy, bytes) = match *content {
             Content::Stream { id, len, .. } => (self.streams.policy(id), len),
@@ -301,9 +301,9 @@ impl Ops {
         self.queued_bytes() == 0 && self.in_flight_bytes() <= MIRROR_IN_FLIGHT_BYTES
     }
 
-    /// Writes `content`, once written by [`write_segment`](Ops::write_segment),
-    /// once more, as much as fits of the first stretch that the peer is not
-    /// known to have. `None` if it has all, it was given up, it is control, or nothing fits.
+    /// Writes `content`, which [`write_segment`](Ops::write_segment) wrote before, again: as much
+    /// as fits of the first range that the peer has not acknowledged. `None` if it has all, the
+    /// content was given up or is control, or nothing fits.
     pub fn write_again(
         &mut self,
         _now: Time,
@@ -348,8 +348,8 @@ impl Ops {
         Some(written)
     }
 
-    /// What became of content written before. Content may be written several
-    /// times and have as many fates, in any order.
+    /// Reports the fate of content. Content may be written several times and have as many fates, in
+    /// any order.
     #[inline]
     pub fn on_fate(&mut self, now: Time, content: Content, fate: Fate) {
         self.set_time(now);

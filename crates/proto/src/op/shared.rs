@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub chunks: ChunkPool,
     /// Who sends new content next.
     pub turns: Turns,
-    /// What has lost content, in the order of losing.
+    /// Sources with lost content, in the order of loss.
     pub lost: VecDeque<Lost>,
     /// Control records to be sent. Each stands here at most once.
     pub control: VecDeque<Control>,
@@ -72,11 +72,11 @@ pub(super) struct Shared {
     /// Of messages, as this end grants it.
     pub message_window: ReceiveWindow,
     pub events: VecDeque<OpEvent>,
-    /// Of each stream that an event says is broken: what is left to read.
+    /// For each stream that an event reports as broken: its unread data.
     rests: VecDeque<Option<Rest>>,
     /// Memory of `rests`.
     rests_bytes: usize,
-    /// That of the event told last.
+    /// The unread data for the last event.
     pub rest: Option<Rest>,
     pub stats: OpStats,
 }
@@ -107,7 +107,7 @@ impl Shared {
         shared
     }
 
-    /// Starts afresh, keeping buffers, counters, events and the share.
+    /// Restarts, keeping buffers, counters, events and the share.
     pub fn reset(&mut self) {
         self.turns.clear();
         self.lost.clear();
@@ -126,8 +126,8 @@ impl Shared {
         self.control.push_back(Control::OperationDone(told));
     }
 
-    /// A stream is no more. Of peers that begin afresh faster than anybody looks no more is kept than of
-    /// one that did so once.
+    /// A stream is gone. If a peer restarts faster than events are fetched, no more is kept than for one
+    /// restart.
     pub fn broken(&mut self, id: StreamId, rest: Option<Rest>) {
         let room = (self.limits.bundle_window_bytes as usize).saturating_sub(self.rests_bytes);
         let rest = rest.filter(|rest| rest.memory_bytes() <= room);
@@ -161,7 +161,7 @@ impl Shared {
         self.announce_window();
     }
 
-    /// Received messages are done with, that are worth so much.
+    /// Received messages are consumed, of this total cost.
     pub fn credit_messages(&mut self, bytes: u64) {
         self.message_window.credit(bytes);
         self.announce_window();
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.turns.trim();
         self.lost.shrink_to(2 * self.lost.len());

@@ -1,5 +1,5 @@
-//! Flow windows of the bundle: what all streams together may have used since it began, and what
-//! all messages may. Neither can use up the other's.
+//! Flow windows of the bundle: one for all streams together and one for all messages, counted since
+//! it began. Neither can use up the other's.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ use super::queue::Source;
 pub(super) struct SendWindow {
     limit: u64,
     used: u64,
-    /// How far the limit was ahead of what the peer had taken when it said so.
+    /// How far the limit was ahead of the peer's consumption when the peer announced it.
     window: u64,
-    /// Who waits for it, in the order of asking.
+    /// Sources that wait for it, in the order of asking.
     pub waiting: VecDeque<Source>,
 }
 
@@ -44,7 +44,7 @@ impl SendWindow {
         }
     }
 
-    /// Its size: what is available if the peer has taken everything.
+    /// Its size: what is available if the peer has consumed everything.
     pub const fn bytes(&self) -> u64 {
         self.window
     }
@@ -55,8 +55,8 @@ impl SendWindow {
         self.used += bytes;
     }
 
-    /// The peer grants up to `limit`, which is `window` ahead of what it has taken. Returns
-    /// whether that is more than before.
+    /// The peer grants up to `limit`, which is `window` ahead of its consumption. Returns whether
+    /// that is more than before.
     pub fn on_limit(&mut self, limit: u64, window: u64) -> bool {
         let more = limit > self.limit;
         if more {
@@ -71,11 +71,11 @@ impl SendWindow {
 /// A window that this end grants.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
-    /// What the peer was told.
+    /// The limit last announced to the peer.
     limit: u64,
     /// What the peer has used, as far as seen.
     used: u64,
-    /// Of that, what was read or is not wanted.
+    /// The part of `used` that was read or is not wanted.
     consumed: u64,
     /// How far `limit` may be ahead of `consumed`.
     share: u64,
@@ -100,7 +100,7 @@ impl ReceiveWindow {
         self.share
     }
 
-    /// Changes the share. What was granted stays granted.
+    /// Changes the share. Earlier grants stay valid.
     pub fn set_share(&mut self, bytes: u64) {
         self.share = bytes.max(BUNDLE_WINDOW_BYTES_INITIAL);
     }
@@ -108,7 +108,7 @@ impl ReceiveWindow {
     /// The peer uses `bytes` more.
     ///
     /// # Errors
-    /// That is more than granted; nothing changed.
+    /// It exceeds the grant; nothing changed.
     pub fn charge(&mut self, bytes: u64) -> Result<(), Violation> {
         if bytes > self.unused() {
             return Err(Violation::BeyondBundleWindow);
@@ -118,23 +118,23 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// So much of what was used is done with.
+    /// `bytes` of what was used are consumed.
     pub fn credit(&mut self, bytes: u64) {
         self.consumed += bytes;
         debug_assert!(self.consumed <= self.used, "{self:?}");
     }
 
-    /// What was granted and has not come.
+    /// Granted and not used yet.
     pub const fn unused(&self) -> u64 {
         self.limit - self.used
     }
 
-    /// What has come and was not taken.
+    /// Used and not consumed yet.
     pub const fn unread(&self) -> u64 {
         self.used - self.consumed
     }
 
-    /// What can be underway or unread at most, in bytes.
+    /// The most that can be under way or unread, in bytes.
     pub const fn open_bytes(&self) -> u64 {
         self.limit - self.consumed
     }
@@ -147,8 +147,8 @@ impl ReceiveWindow {
         !self.queued && more >= (self.share.min(self.unused()) / 4).max(REPORT_BYTES)
     }
 
-    /// Raises the limit to what may be granted now; returns it, and how far it is ahead of what was
-    /// consumed.
+    /// Raises the limit to what may be granted now; returns it, and how far it is ahead of
+    /// consumption.
     pub fn announce(&mut self) -> (u64, u64) {
         self.limit = self.limit.max(self.consumed + self.share);
         self.queued = false;

@@ -1,6 +1,6 @@
-//! The bytes of a stream between a write and an acknowledgement, or between
-//! arrival and a read: addressed by stream offset, held in chunks, so that
-//! memory follows what is there and nothing is moved when it grows.
+//! The bytes of a stream between a write and an acknowledgement, or between arrival and a read. They
+//! are addressed by stream offset and held in chunks, so that memory follows the content and growing
+//! moves nothing.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl ChunkPool {
         }
     }
 
-    /// A kept chunk, with what it held before, or one that grows with what is put in.
+    /// A spare chunk, with its old content, or an empty one that grows.
     fn take(&mut self) -> Vec<u8> {
         self.chunks.pop().unwrap_or_default()
     }
@@ -61,8 +61,8 @@ impl ChunkPool {
 pub struct Chunks {
     /// Stream offset of the first byte of the first chunk.
     base: u64,
-    /// Each but the last stands for [`CHUNK_BYTES`] bytes of the stream, of which it may
-    /// hold fewer: none behind its length was written yet. What was not written is whatever.
+    /// Each but the last stands for [`CHUNK_BYTES`] bytes of the stream, but may hold fewer: nothing
+    /// beyond its length was written yet. Bytes in gaps are undefined.
     chunks: VecDeque<Vec<u8>>,
     /// Behind the last byte that was written.
     end: u64,
@@ -85,8 +85,8 @@ impl Chunks {
         debug_assert!(self.is_sound());
     }
 
-    /// Lends memory for at most `len_max` bytes behind the last one, as far as it lies together, to
-    /// `fill`, which returns how many it put there. Returns that.
+    /// Lends contiguous memory for at most `len_max` bytes behind the last one to `fill`, which
+    /// returns how many it wrote. Returns that.
     pub fn fill(
         &mut self,
         len_max: usize,
@@ -101,7 +101,7 @@ impl Chunks {
         });
         self.end += filled as u64;
         if filled == 0 && start == 0 {
-            // It holds nothing, and may not for long.
+            // The chunk is empty, and may stay so for long.
             self.drop_last(pool);
         }
         debug_assert!(self.is_sound());
@@ -172,7 +172,7 @@ impl Chunks {
         debug_assert!(self.is_sound());
     }
 
-    /// Whether there are no more chunks than what was written needs, and memory is held by chunks alone.
+    /// Whether there are no more chunks than the content needs, and only chunks hold memory.
     fn is_sound(&self) -> bool {
         let needed = (self.end - self.base).div_ceil(CHUNK_BYTES as u64);
         self.chunks.len() as u64 <= needed && (self.held_bytes == 0 || !self.chunks.is_empty())
@@ -204,8 +204,8 @@ fn lend(chunk: &mut Vec<u8>, start: usize, len_max: usize) -> &mut [u8] {
     &mut chunk[start..end]
 }
 
-/// Copies `piece` into `chunk` at `start`; appends what comes in order. The chunk
-/// never grows beyond [`CHUNK_BYTES`].
+/// Copies `piece` into `chunk` at `start`; pieces in order are appended. The chunk never grows
+/// beyond [`CHUNK_BYTES`].
 fn put(chunk: &mut Vec<u8>, start: usize, piece: &[u8]) {
     let end = start + piece.len();
     if end > chunk.capacity() {

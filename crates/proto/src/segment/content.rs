@@ -31,7 +31,7 @@ pub enum Content {
         /// How many bytes.
         len: u32,
     },
-    /// Bytes of a put, or of what a get of the peer's asked for.
+    /// Bytes of a put, or of the answer to the peer's get.
     Transfer {
         /// Its place in the sender's store.
         slot: u32,
@@ -42,7 +42,7 @@ pub enum Content {
         /// How many bytes.
         len: u32,
     },
-    /// What was asked for must be known to the peer.
+    /// A get's request, which the peer must know.
     Get {
         /// The get's number.
         operation: u32,
@@ -77,29 +77,29 @@ pub enum Content {
     MessageWindow,
     /// Datagrams of others: whether they arrive is their ends' business.
     Relayed,
-    /// The peer must know what is known of a node.
+    /// News about a node, which the peer must know.
     News(News),
 }
 
-/// What a node tells of nodes.
+/// A node's news about nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum News {
     /// Whom this node reaches.
     OwnReach,
     /// Whom another one reaches.
     Reach(PeerId),
-    /// Who this node is.
+    /// This node's own data.
     OwnMember,
-    /// Who another one is.
+    /// Another node's data.
     Member(PeerId),
-    /// That one has left the cluster: its place among those that did.
+    /// That node has left the cluster: its index among those that did.
     Left(u32),
     /// Whom this node knows, in short.
     Digest,
 }
 
 impl News {
-    /// What is told first is larger.
+    /// News of higher rank goes first.
     pub(crate) const fn rank(self) -> u8 {
         match self {
             News::Reach(_) | News::OwnReach => 0,
@@ -128,7 +128,7 @@ impl Content {
     }
 }
 
-/// What became of a piece of content.
+/// Fate of a piece of content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// A packet with it was acknowledged.

@@ -1,4 +1,4 @@
-//! Buffers that are used again, so that nothing is allocated per frame.
+//! Reusable buffers, so that no frame needs an allocation.
 
 /// A short message.
 const TINY_BUFFER_BYTES: usize = 256;
@@ -8,11 +8,12 @@ pub const SMALL_BUFFER_BYTES: usize = 2 * 1024;
 const MEDIUM_BUFFER_BYTES: usize = 10 * 1024;
 /// Capacity that a large buffer starts with: a full TSO packet.
 pub const LARGE_BUFFER_BYTES: usize = 68 * 1024;
-/// A buffer that has grown once for the longest packets of a device with BIG TCP. On a shelf of
-/// their own: frames of which each takes five times its length fill the memory for frames.
+/// A buffer that once grew for the longest packets of a device with BIG TCP. These have a shelf
+/// of their own: frames that each take five times their length would fill the memory for
+/// frames.
 const GROWN_BUFFER_BYTES: usize = 256 * 1024;
 
-/// What a shelf's buffers hold at least, in bytes.
+/// The least capacity of each shelf's buffers, in bytes.
 const SHELVES: [usize; 5] = [
     TINY_BUFFER_BYTES,
     SMALL_BUFFER_BYTES,
@@ -59,8 +60,8 @@ impl Pool {
         buffer
     }
 
-    /// As [`take`](Pool::take), but hardly longer than twice what is needed: for what a peer is
-    /// granted by its length.
+    /// Like [`take`](Pool::take), but hardly longer than twice the need: for data that a peer
+    /// is granted by its length.
     pub fn take_close(&mut self, bytes: usize) -> Vec<u8> {
         match SHELVES.iter().find(|size| bytes <= **size) {
             Some(size) if *size > TINY_BUFFER_BYTES && *size > 2 * bytes => {

@@ -7,11 +7,10 @@ use smallvec::SmallVec;
 /// Ranges held without an allocation of their own.
 const RANGES_INLINE: usize = 4;
 
-/// A set of disjoint, non-adjacent half-open ranges, sorted.
+/// A sorted set of disjoint, non-adjacent half-open ranges.
 ///
-/// Growing the last range, the case of everything that arrives in order, is one
-/// comparison; all else is a binary search. Nothing is allocated while there
-/// are at most four ranges, and [`clear`](RangeSet::clear) keeps what was.
+/// Growing the last range, as data in order does, is one comparison; all else is a binary search. Up to four ranges
+/// need no allocation, and [`clear`](RangeSet::clear) keeps the memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     /// (start, end) of each range.
@@ -26,8 +25,7 @@ impl RangeSet {
         RangeSet::default()
     }
 
-    /// Adds `range`; returns how many of its bytes were not in the set before.
-    /// An empty range adds nothing.
+    /// Adds `range`; returns how many of its bytes were not in the set before. An empty range adds nothing.
     #[inline]
     pub fn insert(&mut self, range: Range<u64>) -> u64 {
         let Range { start, end } = range;

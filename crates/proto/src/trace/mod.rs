@@ -22,8 +22,8 @@ use crate::{LinkId, PeerId, Time};
 pub(crate) use recorder::{PathView, Recorder};
 pub use records::RecordKinds;
 
-/// An event that waits longer than so many others that came after it was never fetched: the driver does not keep up.
-/// Further events are left out then, and counted. An engine's turn records some thousands at most.
+/// If an event is this many events behind the newest, the driver does not keep up: further events are left out, and
+/// counted. An engine's turn records some thousands at most.
 pub const EVENTS_WAITING_MAX: usize = 32_768;
 
 /// One event of a trace.
@@ -37,16 +37,16 @@ pub struct Traced {
     pub event: TraceEvent,
 }
 
-/// What happened. Small and `Copy`: while a trace is on, thousands wait in a ring.
+/// An event. Small and `Copy`: while a trace is on, thousands wait in a ring.
 ///
-/// Of those that tell a state, the first one of a trace tells the state at its beginning (`before` is `None` then).
+/// The first event of each kind of state gives the state at the beginning of the trace (`before` is `None` then).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum TraceEvent {
     /// Packets for the peer on this path go to this address from now on.
     Address {
         /// The path.
         path: LinkId,
-        /// Where its far end is.
+        /// Address of its far end.
         remote: SocketAddr,
     },
     /// The peer came, went or rests.
@@ -66,7 +66,7 @@ pub enum TraceEvent {
         before: Option<PathState>,
         /// The state from now on, by both ends' verdicts.
         now: PathState,
-        /// What told it.
+        /// The witness.
         witness: Witness,
     },
     /// An end has judged a path.
@@ -77,7 +77,7 @@ pub enum TraceEvent {
         end: End,
         /// Its verdict.
         verdict: LinkVerdict,
-        /// What told that end.
+        /// The other end's witness.
         witness: Witness,
     },
     /// A path carries content of its own again, or no longer does though it works.
@@ -104,7 +104,7 @@ pub enum TraceEvent {
         /// How many.
         count: u32,
     },
-    /// A packet was given up; what it carried goes out again. It may have arrived nevertheless.
+    /// A packet was declared lost; its content goes out again. It may have arrived nevertheless.
     Lost {
         /// The path that it went on.
         path: LinkId,
@@ -112,10 +112,10 @@ pub enum TraceEvent {
         number: u64,
         /// Length of its datagram.
         bytes: u32,
-        /// What told it.
+        /// Why.
         cause: GivenUp,
     },
-    /// What is measured of a path has changed.
+    /// Measurements of a path have changed.
     Metrics {
         /// The path.
         path: LinkId,
@@ -147,7 +147,7 @@ pub enum TraceEvent {
         /// In bytes per second; `None`: no limit any more.
         bytes_per_s: Option<f64>,
     },
-    /// Events were left out here, since nobody fetched them in time.
+    /// Events are missing here, because nobody fetched them in time.
     LeftOut {
         /// How many.
         events: u64,
@@ -187,7 +187,7 @@ pub struct Chosen {
     pub queued_bytes: u32,
     /// Bytes of these that had been lost: they go first (saturates).
     pub lost_bytes: u32,
-    /// Of each path, by its number: until a burst handed to it now would have been delivered, in microseconds;
+    /// For each path, by number: time until a burst handed to it now would be delivered, in microseconds;
     /// [`NO_CANDIDATE`](Chosen::NO_CANDIDATE) if it may carry nothing now.
     pub delivery_us: [u32; PATHS_MAX],
 }
@@ -208,17 +208,17 @@ pub enum Why {
     Bulk,
     /// The fastest path is full, and all that waits would arrive there later than the burst does here.
     Sooner,
-    /// What was lost goes first, where it is least likely to be lost again.
+    /// Lost content goes first, where it is least likely to be lost again.
     Resent,
     /// Content of others: it takes no path through other nodes.
     Relayed,
-    /// The second copy of what is mirrored.
+    /// The second copy of mirrored content.
     Mirrored,
     /// A copy that shows whether a path on standby has become better.
     Explores,
 }
 
-/// What is measured of a path.
+/// Measurements of a path.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PathMetrics {
     /// Congestion window in bytes.
@@ -235,7 +235,7 @@ pub struct PathMetrics {
     pub least_rtt_us: u32,
     /// The newest sample, in microseconds; 0 before the first.
     pub latest_rtt_us: u32,
-    /// What the path is thought to be able to carry, in bytes per second; 0 before the first sample.
+    /// Estimated rate of the path, in bytes per second; 0 before the first sample.
     pub rate_bytes_per_s: f64,
     /// Share of packets lost lately, 0 to 1.
     pub loss_ratio: f64,

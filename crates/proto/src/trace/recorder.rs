@@ -1,4 +1,4 @@
-//! The events of one peer, as they wait for the driver, and what was told last of each path.
+//! The events of one peer that wait for the driver, and the last told state of each path.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use crate::link::{Decided, PathState};
 use crate::wire::{LinkVerdict, Witness};
 use crate::{LinkId, Time};
 
-/// What of a path is told when it changes.
+/// The state of a path whose changes are told.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct PathView {
     pub remote: SocketAddr,
     pub state: PathState,
-    /// What told the state.
+    /// The witness of the state.
     pub witness: Witness,
     /// This end's verdict and the peer's, and what told each.
     pub verdicts: [(LinkVerdict, Witness); 2],
@@ -24,7 +24,7 @@ pub(crate) struct PathView {
     pub granted_bytes_per_s: Option<f64>,
 }
 
-/// What was told last of a path.
+/// The last told state of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     view: Option<PathView>,
@@ -79,7 +79,7 @@ impl Recorder {
         }
     }
 
-    /// A path is like this now. Tells what of it is not as it was told last.
+    /// Tells what has changed in a path since the last time.
     pub fn see_path(&mut self, now: Time, path: LinkId, view: &PathView) {
         let before = self.paths[path.index()].view.replace(*view);
         if before.as_ref() == Some(view) {
@@ -178,7 +178,7 @@ impl Recorder {
         self.push(now, TraceEvent::Chosen(chosen));
     }
 
-    /// What became of packets of a path, in the order in which it was found out.
+    /// Fates of packets of a path, in the order in which they were decided.
     pub fn see_decided(
         &mut self,
         now: Time,

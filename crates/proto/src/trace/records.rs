@@ -28,7 +28,7 @@ const NAMES: [&str; 17] = [
 ];
 
 impl RecordKinds {
-    /// Those of an opened packet's `payload`. What cannot be read ends it.
+    /// The kinds in an opened packet's `payload`. A malformed record ends the list.
     pub(crate) fn of(payload: &[u8]) -> RecordKinds {
         let records = Records::new(payload).map_while(Result::ok);
         RecordKinds(records.fold(0, |bits, record| bits | 1 << bit(&record)))

@@ -35,8 +35,8 @@ mod code {
     pub const STREAM_LAST: u8 = STREAM_OPEN | FIN | HELD;
     pub const FRAME: u8 = 0x20;
     pub const MESSAGE: u8 = 0x21;
-    /// Records of what comes after this version, their length in front: they can be passed over. The first half of
-    /// them is content.
+    /// Codes for records of later versions, which have a length in front, so that they can be
+    /// skipped. The first half of them is content.
     pub const EXTENSION: u8 = 0x40;
     pub const EXTENSION_CONTENT_LAST: u8 = 0x5f;
     pub const EXTENSION_LAST: u8 = 0x7f;
@@ -120,11 +120,11 @@ impl Record<'_> {
         }
     }
 
-    /// Appends the record. The caller has checked that there is room, and keeps
-    /// the ranges given at each field: nothing is checked here, and a record
-    /// outside of them is refused by the peer.
+    /// Appends the record. The caller has checked that there is room, and keeps the ranges
+    /// given at each field: nothing is checked here, and the peer refuses a record out of
+    /// range.
     ///
-    /// [`Record::Padding`] is one zero byte; as many more may follow as are wanted.
+    /// [`Record::Padding`] is one zero byte; more may follow.
     #[inline]
     pub fn write(&self, w: &mut Writer<'_>) {
         match self {
@@ -308,7 +308,7 @@ fn read_small<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Record<'a>, WireError>
 }
 
 impl Record<'_> {
-    /// Whether a record of this code, one of those of [`Record::Extension`], is content.
+    /// Whether a record with this code, for a [`Record::Extension`], is content.
     pub(super) const fn is_content_extension(code: u8) -> bool {
         code <= code::EXTENSION_CONTENT_LAST
     }
@@ -460,7 +460,7 @@ fn write_window(limit: u64, window: u64, w: &mut Writer<'_>) {
     w.varint(window);
 }
 
-/// A limit, and how far it is ahead of what was read.
+/// Reads a limit, and how far it is ahead of what was read.
 fn read_window(r: &mut Reader<'_>) -> Result<(u64, u64), WireError> {
     let (limit, window) = (read_offset(r)?, r.varint()?);
     if window <= limit {

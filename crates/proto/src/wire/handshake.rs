@@ -24,7 +24,7 @@ pub const MAC_BYTES: usize = 32;
 pub const COOKIE_BYTES: usize = 32;
 /// Length of an encoded [`Hello`].
 pub const HELLO_BYTES: usize = 36 + 2 * NAME_FIELD_BYTES + 2 + EXTENSION_BYTES_MAX;
-/// Room in a [`Hello`] for what this version does not know.
+/// Room in a [`Hello`] for extensions of later versions.
 pub const EXTENSION_BYTES_MAX: usize = 62;
 /// Length of a public key (X25519).
 pub const PUBLIC_KEY_BYTES: usize = 32;
@@ -39,8 +39,8 @@ pub const INIT_BYTES: usize =
     HANDSHAKE_HEADER_BYTES + 1 + INIT_NOISE_BYTES + COOKIE_BYTES + MAC_BYTES;
 /// Length of a [`Kind::Response`] datagram: header, Noise message, MAC.
 pub const RESPONSE_BYTES: usize = HANDSHAKE_HEADER_BYTES + RESPONSE_NOISE_BYTES + MAC_BYTES;
-/// Length of what a node answers to an Init of another version: header and MAC. It says no more
-/// than this node's [`VERSION`], which every version reads.
+/// Length of the answer to an Init of another version: header and MAC. It only says this node's
+/// [`VERSION`], which every version can read.
 pub const VERSION_ANSWER_BYTES: usize = HANDSHAKE_HEADER_BYTES + MAC_BYTES;
 /// Length of a [`Kind::Cookie`] datagram: header, cookie, MAC.
 pub const COOKIE_DATAGRAM_BYTES: usize = HANDSHAKE_HEADER_BYTES + COOKIE_BYTES + MAC_BYTES;
@@ -55,7 +55,7 @@ const NAME_FIELD_BYTES: usize = 1 + NAME_BYTES_MAX;
 // not turn a node into an amplifier.
 const _: () = assert!(RESPONSE_BYTES <= INIT_BYTES && COOKIE_DATAGRAM_BYTES <= INIT_BYTES);
 
-/// What every handshake datagram begins with, in every version to come.
+/// The beginning of every handshake datagram, in all versions.
 ///
 /// ```text
 ///  0      1      2             6             8
@@ -67,8 +67,8 @@ const _: () = assert!(RESPONSE_BYTES <= INIT_BYTES && COOKIE_DATAGRAM_BYTES <= I
 pub struct HandshakeHeader {
     /// Any kind but [`Kind::Data`].
     pub kind: Kind,
-    /// The initiator's number for the session: that of the sender in an Init,
-    /// that of the receiver in a Response or Cookie. In a [`Kind::Echo`] and its answer it is the asker's token.
+    /// The initiator's number for the session: the sender's in an Init, the receiver's in a
+    /// Response or Cookie. In a [`Kind::Echo`] and its answer it is the asker's token.
     pub session: u32,
     /// The sender's [`VERSION`].
     pub version: u16,
@@ -103,17 +103,17 @@ impl HandshakeHeader {
     }
 }
 
-/// By what the two ends of a handshake show who they are. The initiator chooses.
+/// How the two ends of a handshake prove their identity. The initiator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Proof {
-    /// By the cluster key alone. No end that has a public key in the other one's configuration
-    /// may be met so.
+    /// With the cluster key alone. Not allowed with an end that has a public key in the other
+    /// one's configuration.
     ClusterKey = 0,
     /// By key pairs; the responder's is its own.
     OwnKey = 1,
-    /// By key pairs; the responder's is the one that follows from the cluster key and its name,
-    /// since the initiator knows of no other.
+    /// With key pairs; the responder's is derived from the cluster key and its name, because the
+    /// initiator knows no other.
     NamedKey = 2,
 }
 
@@ -150,7 +150,7 @@ pub struct InitParts<'a> {
 }
 
 impl<'a> InitParts<'a> {
-    /// Everything before the cookie: what a cookie is made for.
+    /// The part before the cookie, which the cookie authenticates.
     pub const COOKIE_OFFSET: usize = HANDSHAKE_HEADER_BYTES + 1 + INIT_NOISE_BYTES;
 
     /// Takes apart a whole datagram. Does not check the MAC.
@@ -173,7 +173,7 @@ impl<'a> InitParts<'a> {
         })
     }
 
-    /// Writes the parts; the MAC is to be appended.
+    /// Writes the parts; the caller appends the MAC.
     pub fn write(&self, w: &mut Writer<'_>) {
         self.header.write(w);
         w.u8(self.proof as u8);
@@ -204,7 +204,7 @@ impl<'a> ResponseParts<'a> {
         })
     }
 
-    /// Writes the parts; the MAC is to be appended.
+    /// Writes the parts; the caller appends the MAC.
     pub fn write(&self, w: &mut Writer<'_>) {
         self.header.write(w);
         w.put(self.noise);
@@ -216,7 +216,7 @@ impl<'a> ResponseParts<'a> {
 pub struct CookieParts {
     /// The first eight bytes.
     pub header: HandshakeHeader,
-    /// What to put into the next Init.
+    /// The cookie for the next Init.
     pub cookie: [u8; COOKIE_BYTES],
 }
 
@@ -233,7 +233,7 @@ impl CookieParts {
         })
     }
 
-    /// Writes the parts; the MAC is to be appended.
+    /// Writes the parts; the caller appends the MAC.
     pub fn write(&self, w: &mut Writer<'_>) {
         self.header.write(w);
         w.put(&self.cookie);
@@ -285,7 +285,7 @@ pub struct Hello {
     pub wire: WireMode,
     /// Whether its CPU has fast AES: with both, packets use AES-128-GCM, else ChaCha20-Poly1305.
     pub cipher_aes: bool,
-    /// The number under which the sender of this Hello will receive.
+    /// The session number under which the sender of this Hello will receive.
     pub session: u32,
     /// The sender's name.
     pub from: Name,
@@ -294,19 +294,20 @@ pub struct Hello {
     /// Random, never 0: names the sender's bundle state. New state, new number.
     pub bundle: u64,
     /// The peer's `bundle` as last known, 0 = none. If both ends' match, the
-    /// bundle goes on under new keys; else both start afresh.
+    /// bundle goes on under new keys; else both restart it.
     pub peer_bundle: u64,
-    /// UDP receive buffer behind each of the sender's links, in bytes: caps what may be in flight to it on a path.
+    /// UDP receive buffer of each of the sender's links, in bytes: limits the bytes in flight to
+    /// it on a path.
     pub receive_buffer_bytes: u32,
-    /// What the sender can beyond this version, a bit each. Bits that the receiver does not know
-    /// mean nothing to it; what both set is in use.
+    /// Optional features of the sender beyond this version, one bit each. The receiver ignores
+    /// unknown bits; features that both set are in use.
     pub features: u64,
-    /// In the answer to a question ([`is_question`](Hello::is_question)): whether who asks may join.
+    /// In the answer to a question ([`is_question`](Hello::is_question)): whether the asker may join.
     pub verdict: Option<Verdict>,
 }
 
 impl Hello {
-    /// Whether its sender asks who is there, and whether it may join: it calls itself.
+    /// Whether its sender only asks who is there, and whether it may join: then it names itself as the receiver.
     pub fn is_question(&self) -> bool {
         self.to == self.from
     }
@@ -330,8 +331,7 @@ impl Hello {
         w.zeros(EXTENSION_BYTES_MAX - item.len());
     }
 
-    /// Reads the [`HELLO_BYTES`] bytes. What of the extension is not known to this version is
-    /// passed over.
+    /// Reads the [`HELLO_BYTES`] bytes. Unknown extensions are skipped.
     ///
     /// # Errors
     /// Too short, or a field out of its range.

@@ -5,12 +5,12 @@ use super::{Reader, WireError, Writer};
 /// Length of [`Header`] on the wire.
 pub const HEADER_BYTES: usize = 12;
 
-/// Where the path stands in [`Header`].
+/// Offset of the path in [`Header`].
 pub const PATH_OFFSET: usize = 1;
-/// Where the session's number stands, in handshakes too.
+/// Offset of the session's number, also in handshakes.
 pub const SESSION_OFFSET: usize = 2;
 
-/// What a datagram is: its first byte.
+/// Kind of a datagram: its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind whose code is `byte`, if any.
+    /// The kind with this code, if any.
     pub const fn from_byte(byte: u8) -> Option<Kind> {
         match byte {
             0x01 => Some(Kind::Init),

@@ -1,5 +1,5 @@
-//! The record by which nodes tell each other who the nodes of the cluster are (`docs/protocol.md`, 7.14), and the
-//! answer to who asks whether it may be one.
+//! The record by which nodes tell each other the nodes of the cluster (`docs/protocol.md`, 7.14), and the answer
+//! to a node that asks to join.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::limits::{LINKS_MAX, NAME_BYTES_MAX};
 
 /// The first byte of each.
 mod code {
-    /// Who a node is.
+    /// A node's identity.
     pub const MEMBER: u8 = 0x52;
     /// Whom the sender knows, in short.
     pub const DIGEST: u8 = 0x53;
@@ -18,11 +18,11 @@ mod code {
 
 /// Bytes of a [`MembersDigest`] behind its type and length.
 const DIGEST_BYTES: usize = 4 + 8;
-/// What is in a [`Member`], a bit each.
+/// Flags of a [`Member`].
 const LEAVES: u8 = 1 << 0;
 const HAS_INSIDE: u8 = 1 << 1;
 const HAS_PUBLIC: u8 = 1 << 2;
-/// An address is written as IPv6, of which IPv4 is a part (RFC 4291, 2.5.5.2), and a port.
+/// An address: IPv6, or IPv4 mapped into it (RFC 4291, 2.5.5.2), and a port.
 const ADDRESS_BYTES: usize = 16 + 2;
 
 /// A node of the cluster, as it says itself.
@@ -30,18 +30,18 @@ const ADDRESS_BYTES: usize = 16 + 2;
 pub struct Member {
     /// Its name.
     pub name: Name,
-    /// Counts what the node says of itself: of two records the one with the larger number holds. A node begins with
-    /// the milliseconds since 1970, so that one that returned wins over its past.
+    /// Counts the node's statements about itself: of two records the one with the larger number is valid. A node
+    /// begins with the milliseconds since 1970, so that it supersedes its records from before a restart.
     pub incarnation: u64,
-    /// Seconds since whoever tells of it knew that it was there.
+    /// Seconds since the teller, or its source, knew that it was there.
     pub age_s: u32,
-    /// It leaves the cluster, and is to be forgotten.
+    /// It leaves the cluster, and must be forgotten.
     pub leaves: bool,
-    /// Where it is on each network.
+    /// Its address on each network.
     pub addresses: [Option<SocketAddr>; LINKS_MAX],
     /// The address of its virtual NIC, and the length of the network's prefix.
     pub inside: Option<(IpAddr, u8)>,
-    /// Its public key: nobody else is to be accepted under its name.
+    /// Its public key: nobody else is accepted under its name.
     pub public: Option<PublicKey>,
 }
 
@@ -66,14 +66,14 @@ impl MembersDigest {
 /// One record about members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberRecord {
-    /// Who a node is.
+    /// A node's identity.
     Member(Box<Member>),
     /// Whom the sender knows.
     Digest(MembersDigest),
 }
 
 impl MemberRecord {
-    /// That says who a node is.
+    /// The record about a node.
     pub fn of(member: Member) -> MemberRecord {
         MemberRecord::Member(Box::new(member))
     }
@@ -86,7 +86,7 @@ impl MemberRecord {
         }
     }
 
-    /// Appends the record, for which there is room.
+    /// Appends the record. The caller has checked the room.
     pub fn write(&self, w: &mut Writer<'_>) {
         match self {
             MemberRecord::Member(member) => member.write(w),
@@ -119,13 +119,13 @@ impl MemberRecord {
     }
 }
 
-/// What a node says to who asks whether it may join.
+/// Answer to a node that asks to join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Verdict {
     /// It may.
     Welcome = 1,
-    /// The node that was asked has its nodes from its file alone.
+    /// The asked node takes its nodes from its file alone.
     FileOnly = 2,
     /// Another node has this name.
     NameTaken = 3,

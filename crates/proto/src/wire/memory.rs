@@ -6,12 +6,12 @@ use super::{OFFSET_MAX, Reader, WireError, Writer};
 
 /// The first byte of each.
 mod code {
-    /// A piece of a put that says where the put goes.
+    /// A piece of a put, with the put's target.
     pub const PUT_FIRST: u8 = 0x40;
-    /// A piece of a put, once the peer knows where it goes.
+    /// A piece of a put, once the peer knows the target.
     pub const PUT: u8 = 0x41;
     pub const GET: u8 = 0x42;
-    /// A piece of what a get asked for.
+    /// A piece of the answer to a get.
     pub const ANSWER: u8 = 0x43;
     pub const DONE: u8 = 0x44;
     pub const LAST: u8 = DONE;
@@ -38,7 +38,7 @@ pub enum MemoryStatus {
     NoAccess = 2,
     /// It goes beyond the region.
     OutOfBounds = 3,
-    /// The peer stopped or began afresh; whether all bytes arrived is not known. Never on the wire.
+    /// The peer stopped or restarted; not all bytes may have arrived. Never on the wire.
     Broken = 4,
 }
 
@@ -73,18 +73,18 @@ pub enum OperationKind {
 pub struct Stretch {
     /// The region's key.
     pub key: u64,
-    /// Where it begins in the region; at most [`OFFSET_MAX`].
+    /// Its offset in the region; at most [`OFFSET_MAX`].
     pub base: u64,
     /// Its length in bytes; at most [`OPERATION_BYTES_MAX`].
     pub total: u64,
 }
 
-/// What a put is for; in its pieces until the peer is known to have one of them.
+/// The target of a put; sent in its pieces until the peer has acknowledged one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PutTarget {
-    /// Where the bytes go.
+    /// Destination of the bytes.
     pub to: Stretch,
-    /// What the receiver's program is told when all have come.
+    /// The notification for the receiver's program when all have come.
     pub immediate: Option<u64>,
 }
 
@@ -95,9 +95,9 @@ pub enum MemoryRecord<'a> {
     Put {
         /// Counts the sender's puts.
         operation: u32,
-        /// Where all of it goes, and what for.
+        /// The target of the whole put.
         target: Option<PutTarget>,
-        /// Where `data` begins in the put.
+        /// Offset of `data` in the put.
         offset: u64,
         /// The bytes; empty only if the put has none.
         data: &'a [u8],
@@ -106,22 +106,22 @@ pub enum MemoryRecord<'a> {
     Get {
         /// Counts the sender's gets.
         operation: u32,
-        /// How many numbers before this one the sender's oldest get is that is not over: below [`OPERATIONS_MAX`]. Of
-        /// those before that one nothing more is wanted.
+        /// The sender's oldest unfinished get is this many numbers before this one: below
+        /// [`OPERATIONS_MAX`]. Older ones need no more answers.
         open: u16,
         /// Which bytes.
         from: Stretch,
     },
-    /// A piece of what a [`Get`](MemoryRecord::Get) asked for.
+    /// A piece of the answer to a [`Get`](MemoryRecord::Get).
     Answer {
         /// The get's number.
         operation: u32,
-        /// Where `data` begins in what was asked for.
+        /// Offset of `data` in the requested bytes.
         offset: u64,
         /// The bytes; empty only if none were asked for.
         data: &'a [u8],
     },
-    /// An operation of the receiver's is over: a put, or a get that failed.
+    /// One of the receiver's operations has ended: a put, or a get that failed.
     Done {
         /// Which kind.
         kind: OperationKind,
@@ -153,7 +153,7 @@ const fn stretch_bytes(stretch: &Stretch) -> usize {
     8 + varint_len(stretch.base) + varint_len(stretch.total)
 }
 
-/// Writes what stands before the `bytes` of a piece of a put, of which the caller then writes as many.
+/// Writes the header of a piece of a put; the caller then writes its `bytes`.
 pub fn write_put_header(
     operation: u32,
     target: Option<&PutTarget>,
@@ -177,7 +177,7 @@ pub fn write_put_header(
     }
 }
 
-/// Writes what stands before the `bytes` of a piece of an answer, of which the caller then writes as many.
+/// Writes the header of a piece of an answer; the caller then writes its `bytes`.
 pub fn write_answer_header(operation: u32, offset: u64, bytes: usize, w: &mut Writer<'_>) {
     let len = piece_header_bytes(offset) - EXTENSION_HEADER_BYTES + bytes;
     write_head(code::ANSWER, len, operation, w);
@@ -265,7 +265,7 @@ impl<'a> MemoryRecord<'a> {
         }
     }
 
-    /// Understands what an extension of this code, [one of these](MemoryRecord::is_one), says.
+    /// Parses an extension with this code, [one of these](MemoryRecord::is_one).
     ///
     /// # Errors
     /// It is cut off, too long, or has a field out of range.
@@ -301,7 +301,7 @@ impl<'a> MemoryRecord<'a> {
                     _ => return Err(WireError::BadValue),
                 };
                 let status = MemoryStatus::from_byte(r.u8()?)?;
-                // What a get brought says by itself that it is over.
+                // A get's answer is complete by itself: no record says so.
                 if kind == OperationKind::Get && status == MemoryStatus::Done {
                     return Err(WireError::BadValue);
                 }
@@ -455,7 +455,7 @@ mod tests {
         for (kind, status) in [(2, 0), (0, 4), (1, 0)] {
             assert_eq!(done(kind, status), Some(WireError::BadValue));
         }
-        // A piece beyond the end of its put, and one without bytes of a put that has some.
+        // A piece beyond the end of its put, and an empty piece of a put that is not empty.
         let put = |total, offset, data: &[u8]| {
             let mut bytes = vec![0, 0, 0, 1, offset];
             bytes.extend([0; 8]);

@@ -30,7 +30,7 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-/// A cursor over received bytes. Every read is checked; nothing panics.
+/// A cursor over received bytes. Every read is checked and never panics.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

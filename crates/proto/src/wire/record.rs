@@ -1,6 +1,5 @@
-//! Records: what a session packet carries once it is opened. A packet is a
-//! sequence of records to its end; one that is not understood makes the rest
-//! of the packet void (records before it count).
+//! Records: the content of an opened session packet. A packet is a sequence of records to its end; a malformed one
+//! makes the rest of the packet void (records before it count).
 
 use super::Reader;
 
@@ -18,26 +17,26 @@ pub struct Ack {
     pub largest: u64,
     /// How long `largest` waited for this acknowledgement, in microseconds (saturates at 65,535).
     pub delay_us: u16,
-    /// When `largest` arrived by the clock of the end that says so, in microseconds modulo 2^32. Only differences mean
-    /// anything: they tell a queue on the way there from one on the way back (the idea of LEDBAT, RFC 6817 section 2.4.1).
+    /// When `largest` arrived, by the sender's clock, in microseconds modulo 2^32. Only differences matter: they
+    /// distinguish a queue on the way there from one on the way back (the idea of LEDBAT, RFC 6817 section 2.4.1).
     pub arrived_us: u32,
-    /// How many of `words` count (0 to [`ACK_WORDS_MAX`]); nothing is said of older packets.
+    /// Number of valid `words` (0 to [`ACK_WORDS_MAX`]); older packets are not covered.
     pub word_count: u8,
     /// Zero beyond `word_count`. Bit `i` (least significant first) of word `w` stands for packet `largest − 1 − (64·w + i)`.
     pub words: [u64; ACK_WORDS_MAX],
 }
 
-/// What an end says of a path.
+/// An end's verdict on a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum LinkVerdict {
     /// It works as far as this end can tell.
     Up = 0,
-    /// It failed; nothing but probes is to be sent on it.
+    /// It failed; only probes may be sent on it.
     Down = 1,
 }
 
-/// Who noticed that a path failed or came back.
+/// The witness of a path's failure or return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Witness {
@@ -55,7 +54,7 @@ pub enum Witness {
     ProbesAnswered = 5,
 }
 
-/// What a unit is, and so what is promised for it.
+/// Class of a unit, and so its guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum UnitClass {
@@ -74,7 +73,7 @@ pub struct UnitSegment<'a> {
     pub flow: u32,
     /// The unit's number in its flow, from 0, wrapping.
     pub sequence: u32,
-    /// Where `data` begins in the unit.
+    /// Offset of `data` in the unit.
     pub offset: u32,
     /// Length of the whole unit in bytes; 1 to the class's limit.
     pub total: u32,
@@ -87,7 +86,7 @@ pub struct UnitSegment<'a> {
 pub struct StreamSegment<'a> {
     /// The stream, below 2^62.
     pub id: u64,
-    /// Where `data` begins in the stream.
+    /// Offset of `data` in the stream.
     pub offset: u64,
     /// Whether the stream ends behind `data`.
     pub fin: bool,
@@ -134,7 +133,7 @@ pub enum Record<'a> {
         generation: u32,
         /// The verdict.
         verdict: LinkVerdict,
-        /// What told it.
+        /// The witness.
         witness: Witness,
     },
     /// Confirms [`Record::LinkState`].
@@ -146,7 +145,7 @@ pub enum Record<'a> {
     },
     /// A piece of a stream.
     Stream(StreamSegment<'a>),
-    /// The sender gives the stream up; nothing more of it comes.
+    /// The sender aborts the stream; nothing more of it comes.
     StreamReset {
         /// The stream, below 2^62.
         id: u64,
@@ -168,21 +167,21 @@ pub enum Record<'a> {
         id: u64,
         /// First offset that may not be sent.
         limit: u64,
-        /// How far that is ahead of what was read; at most `limit`.
+        /// How far `limit` is ahead of what was read; at most `limit`.
         window: u64,
     },
     /// All streams together may have used `limit` bytes since the bundle began.
     BundleWindow {
         /// First byte that may not be sent.
         limit: u64,
-        /// How far that is ahead of what was read; at most `limit`.
+        /// How far `limit` is ahead of what was read; at most `limit`.
         window: u64,
     },
     /// All messages together may have used `limit` bytes since the bundle began.
     MessageWindow {
         /// First byte that may not be sent.
         limit: u64,
-        /// How far that is ahead of what was fetched; at most `limit`.
+        /// How far `limit` is ahead of what was fetched; at most `limit`.
         window: u64,
     },
     /// A piece of a frame or message.
@@ -192,8 +191,8 @@ pub enum Record<'a> {
         /// Why: 0 the node stops, 1 the peer was removed from the configuration.
         code: u32,
     },
-    /// Several peers send in bulk to the one that says this, on this link: what the one
-    /// that hears it may send there, until it hears another or for a while.
+    /// Several peers send bulk to this record's sender on this link: the receiver may send this much there, until
+    /// another grant or for a while.
     Grant {
         /// The path spoken of.
         path: u8,
@@ -208,11 +207,11 @@ pub enum Record<'a> {
         /// The shortest wait lately, in microseconds (saturates).
         queue_us: u16,
     },
-    /// What a later feature brings (`docs/protocol.md`, 7.11). Who does not know it passes over it.
+    /// A later feature (`docs/protocol.md`, 7.11). Receivers skip unknown ones.
     Extension {
         /// Its type, 0x40 to 0x7f.
         code: u8,
-        /// What it says.
+        /// Its content.
         data: &'a [u8],
     },
 }
@@ -232,8 +231,8 @@ impl Record<'_> {
         )
     }
 
-    /// Whether the sender wants to know that this arrived: content does, and so
-    /// do windows and probes; what is repeated until confirmed does not.
+    /// Whether the sender wants an acknowledgement: for content, windows and probes yes; for records that are repeated
+    /// until confirmed no.
     pub const fn is_ack_eliciting(&self) -> bool {
         self.is_content()
             || matches!(

@@ -16,7 +16,7 @@ mod code {
     pub const LINKS: u8 = 0x61;
 }
 
-/// Nodes of a way at most: who sends, who relays, who receives.
+/// The most nodes of a way: sender, relays, receiver.
 pub const STEPS_MAX: usize = RELAYS_MAX + 2;
 /// Bytes of a node's number.
 const NODE_ID_BYTES: usize = 8;
@@ -34,7 +34,7 @@ const REACH_HEADER_BYTES: usize = 18;
 pub struct NodeId(pub u64);
 
 impl NodeId {
-    /// That of the node of this name.
+    /// The id of the node with this name.
     pub fn of(name: &Name) -> NodeId {
         let digest = ring::digest::digest(&ring::digest::SHA256, name.as_str().as_bytes());
         let mut first = [0; NODE_ID_BYTES];
@@ -43,20 +43,20 @@ impl NodeId {
     }
 }
 
-/// The nodes by which something goes, and which of them has it now.
+/// The nodes of a way, and which of them has the packet now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Steps {
     nodes: [NodeId; STEPS_MAX],
     count: u8,
-    /// The place of who receives the record.
+    /// The index of the record's receiver.
     pub at: u8,
 }
 
 impl Steps {
-    /// The way over these nodes: who sends, 1 to [`RELAYS_MAX`] others, who receives.
+    /// The way over these nodes: sender, 1 to [`RELAYS_MAX`] relays, receiver.
     ///
     /// # Errors
-    /// There are too few or too many, or one comes twice: that would be a loop.
+    /// There are too few or too many, or one comes twice, which would be a loop.
     pub fn new(nodes: &[NodeId], at: u8) -> Result<Steps, WireError> {
         let twice = |(i, node): (usize, &NodeId)| nodes[..i].contains(node);
         let is_loop = nodes.iter().enumerate().any(twice);
@@ -77,18 +77,18 @@ impl Steps {
         &self.nodes[..usize::from(self.count)]
     }
 
-    /// Who sends what goes this way.
+    /// The sender of traffic that goes this way.
     pub const fn first(&self) -> NodeId {
         self.nodes[0]
     }
 
-    /// The node so many places behind who receives the record; before, if less than 0.
+    /// The node this many places behind the record's receiver; before, if negative.
     pub fn beside(&self, places: isize) -> Option<NodeId> {
         let place = usize::from(self.at).checked_add_signed(places)?;
         self.nodes().get(place).copied()
     }
 
-    /// As who had the record before receives it; nobody had, where the way begins.
+    /// The way as the previous node receives it; `None` at the beginning of the way.
     pub fn back(mut self) -> Option<Steps> {
         self.at = self.at.checked_sub(1)?;
         Some(self)
@@ -129,13 +129,13 @@ pub enum RefusedWhy {
 pub struct Reach {
     /// The node.
     pub node: NodeId,
-    /// Counts what the node says of itself: an older one than known means nothing.
+    /// Version of the node's statement: older ones than the known one are ignored.
     pub version: u64,
     /// Its links that are up, a bit each.
     pub links: u8,
-    /// It relays nothing for others.
+    /// It does not relay for others.
     pub unwilling: bool,
-    /// `nodes` are those that it does *not* reach.
+    /// `nodes` lists those that it does *not* reach.
     pub all_but: bool,
     /// On which switches it is, if a survey has told it.
     pub switches: Option<Switches>,
@@ -203,28 +203,28 @@ pub enum RelayRecord<'a> {
     Relayed {
         /// By which nodes it goes.
         steps: Steps,
-        /// The datagram, of which the relays understand nothing.
+        /// The datagram, which is opaque to the relays.
         datagram: &'a [u8],
     },
     /// Whom a node reaches.
     Reach(Reach),
-    /// Goes back to who sent something on the way `steps`.
+    /// Goes back to the sender of something on the way `steps`.
     Refused {
-        /// The way; who receives this is before who refuses.
+        /// The way; this record's receiver precedes the node that refuses.
         steps: Steps,
-        /// The place of who refuses.
+        /// The index of the node that refuses.
         by: u8,
         /// Why.
         why: RefusedWhy,
     },
 }
 
-/// Bytes that a way over so many relays adds to a datagram.
+/// Bytes that a way over this many relays adds to a datagram.
 pub const fn relayed_header_bytes(relays: usize) -> usize {
     EXTENSION_HEADER_BYTES + STEPS_HEADER_BYTES + NODE_ID_BYTES * (relays + 2)
 }
 
-/// What follows the type and length of a [`RelayRecord::Relayed`], to be written with [`write_relayed`].
+/// The data of a [`RelayRecord::Relayed`], after type and length; write it with [`write_relayed`].
 pub fn relayed_data(steps: &Steps, datagram: &[u8]) -> Vec<u8> {
     let mut data = vec![0; steps.encoded_len() + datagram.len()];
     let mut w = Writer::new(&mut data);
@@ -295,7 +295,7 @@ impl<'a> RelayRecord<'a> {
         }
     }
 
-    /// Appends the record, for which there is room.
+    /// Appends the record. The caller has checked the room.
     pub fn write(&self, w: &mut Writer<'_>) {
         match self {
             RelayRecord::Relayed { steps, datagram } => {

@@ -9,9 +9,9 @@ use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, LINKS_MAX};
 mod code {
     /// A node is to measure its path to another one.
     pub const MEASURE: u8 = 0x68;
-    /// What came of it.
+    /// The result of a measurement.
     pub const MEASURED: u8 = 0x69;
-    /// What came of the survey for the receiver.
+    /// The result of the survey for the receiver.
     pub const SWITCHES: u8 = 0x6a;
 }
 
@@ -19,8 +19,8 @@ mod code {
 pub const PROBES_MAX: u8 = 32;
 /// Probes of a train at most.
 pub const TRAIN_MAX: u8 = 192;
-/// The least and the longest pause between two probes of a measurement, in microseconds: so the answerer is never asked
-/// for more than 12 Mb/s of plain Ethernet's packets, whoever asks for it.
+/// Range of the average pause between two probes of a measurement, in microseconds: whoever asks, the answering node is
+/// never asked for more than 12 Mb/s of plain Ethernet's packets.
 pub const PAUSE_US: core::ops::RangeInclusive<u32> = 1_000..=200_000;
 /// Bytes of a [`SurveyRecord::Measure`] behind its header.
 const MEASURE_BYTES: usize = 20;
@@ -34,10 +34,10 @@ pub struct Measure {
     pub link: LinkId,
     /// So many probes, 1 to [`PROBES_MAX`]; of a train 2 to [`TRAIN_MAX`].
     pub probes: u8,
-    /// Each a datagram of so many bytes (UDP payload), which a small one answers.
+    /// Size of each probe (UDP payload); the answer is small.
     pub datagram_bytes: u16,
-    /// So long apart on average, in microseconds; one of [`PAUSE_US`]. 0: right behind each other, as a train; then what is measured is
-    /// how long after each other they are answered.
+    /// Average interval in microseconds, in [`PAUSE_US`]. 0: back to back, as a train; then the interval of the answers is
+    /// measured.
     pub pause_us: u32,
 }
 
@@ -60,7 +60,7 @@ impl Measure {
     }
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measured {
     /// The least round trip of the probes, in nanoseconds; of a train how long one answer came after the other, on average.
@@ -70,7 +70,7 @@ pub enum Measured {
     },
     /// Not now: the node measures already, or its link has something to carry.
     Busy,
-    /// There is no such path, it carries no such datagrams, or nothing was answered.
+    /// There is no such path, it does not carry such datagrams, or nothing was answered.
     Unreached,
 }
 
@@ -88,7 +88,7 @@ pub enum SurveyRecord {
     },
     /// The answer.
     Measured {
-        /// That of the question.
+        /// The question's token.
         token: u32,
         /// What came of it.
         outcome: Measured,
@@ -146,7 +146,7 @@ impl SurveyRecord {
         }
     }
 
-    /// Appends the record, for which there is room.
+    /// Appends the record. The caller has checked the room.
     pub fn write(&self, w: &mut Writer<'_>) {
         match *self {
             SurveyRecord::Measure { token, to, how } => {

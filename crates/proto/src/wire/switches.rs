@@ -6,7 +6,7 @@ use crate::limits::LINKS_MAX;
 /// On which switches a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
-    /// Which survey says so: only numbers of the same one can be compared.
+    /// The survey's id: only numbers of the same survey can be compared.
     pub survey: u64,
     /// The number of its switch on each network, where that is known.
     pub of: [Option<u16>; LINKS_MAX],

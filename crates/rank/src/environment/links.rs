@@ -1,8 +1,8 @@
-//! Which of this node's links an endpoint uses, and what number each has.
+//! Which of this node's links an endpoint uses, and their numbers.
 //!
-//! Links of the same number are taken to be on the same network, on every node. Where the networks are listed, the
-//! number is the place in the list. Where they are not, every node has to come to the same number by itself: it is the
-//! low three bits of the network's own number.
+//! Links of the same number must be on the same network, on every node. If the networks are listed, the number is the
+//! index in the list. Otherwise every node must compute the same number by itself: the low three bits of the network's own
+//! number.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,10 +20,10 @@ const LOCAL_DEVICES: &[&str] = &[
 /// A link: number and address.
 type Link = (u8, IpAddr);
 
-/// The links that `TABANE_LINKS` names, or that are there; and what is odd about it.
+/// The links that `TABANE_LINKS` names, or the existing ones; and oddities.
 ///
 /// # Errors
-/// It names nothing here, or more than there may be.
+/// It names nothing that is here, or too many links.
 pub fn choose(
     value: Option<&str>,
     interfaces: &[Interface],
@@ -60,7 +60,7 @@ fn listed(value: &str, interfaces: &[Interface]) -> Result<(Vec<Link>, Vec<Probl
     Ok((links, odd))
 }
 
-/// What could be named.
+/// The possible names.
 fn right(interfaces: &[Interface]) -> String {
     let devices = interfaces.iter().filter(|nic| !nic.addresses.is_empty());
     let devices = devices.take(16).map(|nic| {
@@ -92,7 +92,7 @@ fn named(item: &str, interfaces: &[Interface]) -> Option<IpAddr> {
     first(nic, is_usable).map(|have| have.ip)
 }
 
-/// Link-local addresses are left out: they would need to say on which device, at the peer's end too.
+/// Link-local addresses are excluded: they would need a device, at the peer's end too.
 fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_link_local(),
@@ -100,7 +100,7 @@ fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// An address that the networks of a cluster have, and that of a provider or of the internet are not (RFC 1918, RFC 4193).
+/// Whether it is an address as a cluster's networks have, and not a provider's or the internet's (RFC 1918, RFC 4193).
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_private(),
@@ -175,7 +175,7 @@ fn preferred(have: InterfaceAddress) -> usize {
     (network % LINKS_MAX as u128) as usize
 }
 
-/// The first address of its network: what links are sorted by.
+/// The first address of its network: the sort key of links.
 fn base(have: InterfaceAddress) -> Ipv6Addr {
     let (bits, width) = match have.ip {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),

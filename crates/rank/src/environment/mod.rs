@@ -1,4 +1,4 @@
-//! What the environment says: which links, which key. The same for every door (libfabric, VIPL).
+//! The environment's settings: links and key. The same for every door (libfabric, VIPL).
 
 pub mod links;
 
@@ -16,17 +16,17 @@ use crate::{Settings, SharedMemory};
 
 /// Bytes of a message that travel at once, before anybody knows whether a buffer for them is there.
 const EAGER_BYTES: usize = 32 << 10;
-/// More of them would be the better part of what is kept for a peer.
+/// More would be most of the memory that is kept for a peer.
 const EAGER_BYTES_MAX: usize = 512 << 10;
 /// Bytes of messages without a buffer, kept for each peer.
 const UNEXPECTED_BYTES: usize = 4 << 20;
-/// Ports of which an endpoint takes one: those that are nobody's (RFC 6335, section 6).
+/// Default range from which an endpoint takes a port: the dynamic ports (RFC 6335, section 6).
 const PORTS: RangeInclusive<u16> = 49_152..=65_535;
 const PEER_TIMEOUT: Duration = Duration::from_secs(3);
 /// A longer timeout is a typing error.
 const PEER_TIMEOUT_MAX_S: f64 = 3600.0;
 
-/// What endpoints are opened with.
+/// Settings for opening endpoints.
 #[derive(Clone)]
 pub struct Configuration {
     /// For each.
@@ -35,7 +35,7 @@ pub struct Configuration {
     pub stats: bool,
 }
 
-/// Why there is none: one line that names the variable, its value, what is wrong, and what would be right.
+/// Why there are no settings: one line that names the variable, its value, what is wrong, and what would be right.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Problem(pub String);
 
@@ -62,7 +62,7 @@ const SAID_MAX: usize = 64;
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether a line for whoever runs the program is said for the first time.
+/// Whether this line for the user is new, so that it is printed once.
 pub fn is_new(line: &str) -> bool {
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.iter().any(|before| before == line) {
@@ -92,7 +92,7 @@ pub fn here(
     configure(variable, &interfaces, cluster_file)
 }
 
-/// What the variables and interfaces make together, and what is odd about it without being an error.
+/// The settings from variables and interfaces, and oddities that are no errors.
 ///
 /// # Errors
 /// One of them is wrong, or there is no key.
@@ -105,7 +105,7 @@ pub fn configure(
     Ok((with_links(variable, cluster_file, links)?, odd))
 }
 
-/// The same for links that are known: numbers and addresses.
+/// The same for known links, by number and address.
 ///
 /// # Errors
 /// A variable is wrong, or there is no key.

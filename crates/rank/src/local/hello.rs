@@ -1,7 +1,7 @@
-//! What an endpoint says when it hands a ring to another one of its node, and under which names they find each other.
+//! The hello with which an endpoint hands a ring to another one of its node, and the names by which they find each other.
 //!
-//! Names are abstract ones of unix sockets: they belong to the network namespace, there is no file, and they are gone with the
-//! process. Only who has the key can make them of an address.
+//! Names are abstract ones of unix sockets: they belong to the network namespace, there is no file, and they vanish with the
+//! process. Only holders of the key can derive them from an address.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,28 +11,28 @@ use ring::hmac;
 
 use crate::Address;
 
-/// What a hello begins with: this is one, of the first version.
+/// Beginning of a hello: type and version.
 const MAGIC: [u8; 4] = *b"tbn\x01";
 const MAC_BYTES: usize = 32;
-/// Bytes by which a reader sees whether it can read the writer's memory.
+/// Bytes by which a reader tests whether it can read the writer's memory.
 pub const PROBE_BYTES: usize = 16;
 
 /// Proves the key, and makes names.
 pub struct Keyed(hmac::Key);
 
-/// What an endpoint says with a ring.
+/// An endpoint's hello with a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Who writes to the ring.
+    /// The writer of the ring.
     pub from: Address,
-    /// Where in the writer's memory these bytes are.
+    /// Address of these bytes in the writer's memory.
     pub probe_at: u64,
     /// The bytes.
     pub probe: [u8; PROBE_BYTES],
 }
 
 impl Hello {
-    /// What is proven.
+    /// The authenticated part.
     pub fn body(&self) -> Vec<u8> {
         let mut body = self.probe_at.to_ne_bytes().to_vec();
         body.extend(self.probe);
@@ -68,22 +68,22 @@ impl Keyed {
         PathBuf::from(OsStr::from_bytes(name.as_bytes()))
     }
 
-    /// A hello to somebody.
+    /// A hello to this endpoint.
     pub fn write(&self, hello: &Hello, to: &Address) -> Vec<u8> {
         self.prove(&hello.body(), to)
     }
 
-    /// The body of a hello, with the proof that it is of who has the key.
+    /// The body of a hello, with the proof of the key.
     pub fn prove(&self, body: &[u8], to: &Address) -> Vec<u8> {
         let mac = self.mac("hello", &[to.as_bytes(), body]);
         [&MAGIC[..], &mac, body].concat()
     }
 
-    /// A hello to this one; none: it is of nobody who has the key, or to somebody else.
+    /// Parses a hello to this endpoint; `None`: its sender does not have the key, or it is for somebody else.
     pub fn read(&self, message: &[u8], to: &Address) -> Option<Hello> {
         let body = message.strip_prefix(&MAGIC)?;
         let (mac, body) = body.split_first_chunk::<MAC_BYTES>()?;
-        // Who may say anything here is of this user: nobody measures how long it takes.
+        // Only processes of this user can send here, so timing does not matter.
         if *mac != self.mac("hello", &[to.as_bytes(), body]) {
             return None;
         }

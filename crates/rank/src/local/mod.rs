@@ -1,9 +1,9 @@
 //! Endpoints of the same node: how they find each other, and the rings by which they talk.
 //!
-//! Who sends makes a ring, and hands it over with a word that proves the key, by a unix socket whose name follows from the
-//! receiver's address and the key. The kernel says of both that they are of one user. No answer is waited for: what is written
-//! before the other one has looked is there when it does. Afterwards no descriptor is left of it. Names belong to the network namespace: who
-//! shares a kernel and not a network is not found here.
+//! The sender makes a ring and hands it over with a proof of the key, by a unix socket whose name is derived from the receiver's
+//! address and the key. The kernel confirms that both are of one user. No answer is awaited: records written before the receiver
+//! looks are there when it does. Afterwards no descriptor remains. Names belong to the network namespace: endpoints that share a
+//! kernel but no network do not find each other.
 
 mod hello;
 mod record;
@@ -36,21 +36,21 @@ use crate::{Address, Peer};
 
 /// Endpoints of this node that one may have rings with before it calls another one; others are reached over the loopback device.
 const NEIGHBOURS_MAX: usize = 1024;
-/// The same before it is called. Whoever calls writes to its ring before anybody could send it to the loopback device instead: it
-/// is lost to this end if it is one too many.
+/// The most incoming rings. More than outgoing ones, because a caller writes to its ring before it could use the loopback device
+/// instead: if the ring is refused, its records are lost to this end.
 const ADMITTED_MAX: usize = 8 * NEIGHBOURS_MAX;
-/// Connections that are taken at a time, and those that may have said nothing yet.
+/// The most connections that are accepted at a time, and that may be silent.
 const CALLS_MAX: usize = 64;
-/// A connection that says nothing for so long is closed.
+/// A connection that is silent for this long is closed.
 const SILENT_MAX: Duration = Duration::from_secs(1);
-/// What may wait for room in a ring. More is owed only to who asks and does not listen.
+/// The most bytes that wait for room in a ring. Only a peer that asks and does not read makes it more.
 const OUTBOX_BYTES_MAX: usize = 16 << 20;
 /// Puts, gets and atomic operations that may be under way to one: the answers to all of them find room in its outbox.
 pub const ASKED_MAX: u32 = 4096;
-/// A ring in which nothing was written for so long keeps no memory.
+/// A ring that was not written for this long keeps no memory.
 const COOL_AFTER: Duration = Duration::from_secs(5);
 
-/// Where nothing of a process is.
+/// An address at which no process has anything.
 const NOWHERE: u64 = 0;
 
 /// The names of an endpoint's sockets.
@@ -62,13 +62,13 @@ pub struct Local {
     own: Address,
     keyed: Keyed,
     listener: HandoverListener,
-    /// What comes here wakes this endpoint, and says nothing.
+    /// A datagram here only wakes this endpoint.
     bell: UnixDatagram,
-    /// Who can read these can read this process's memory.
+    /// Whoever can read these bytes can read this process's memory.
     probe: Box<[u8; PROBE_BYTES]>,
     /// Whether others may try, and this end does.
     pulls: bool,
-    /// Connections that have said nothing yet.
+    /// Connections that have sent nothing yet.
     silent: Vec<(Handover, i32, Time)>,
     neighbours: Slab<Neighbour>,
     beat: u64,
@@ -89,9 +89,9 @@ pub struct Neighbour {
     outbox_bytes: usize,
     /// Operations under way that it is to answer.
     pub asked: u32,
-    /// The same of its own, which are more than a moment's work for this end.
+    /// The neighbour's operations that take this end more than a moment.
     pub serves: u32,
-    /// What it counts while it lives, as it was seen last, and when that was new.
+    /// Its life counters, as last seen, and when they last changed.
     beats: (u64, u64),
     seen_at: Time,
     /// When it was last known to have the ring to it, or no reason to have it: one that is not taken was lost.
@@ -101,17 +101,17 @@ pub struct Neighbour {
     used_at: Time,
 }
 
-/// What came of looking for somebody on this node.
+/// Result of looking for an endpoint on this node.
 pub enum Called {
     /// It is here.
     At(usize),
     /// It is not, or does not take part.
     Elsewhere,
-    /// It is to be tried again.
+    /// Try again.
     Later,
 }
 
-/// Somebody who has handed over a ring.
+/// A caller that has handed over a ring.
 pub struct Caller {
     pub address: Address,
     reader: Reader,
@@ -158,7 +158,7 @@ impl Local {
         })
     }
 
-    /// Whoever calls or rings wakes who waits.
+    /// Callers and rings wake this poller.
     ///
     /// # Errors
     /// The kernel is out of memory.
@@ -236,11 +236,11 @@ impl Local {
     }
 
     fn ring(&self, bell: &SocketAddr) {
-        // If it is full of such, or nobody is there, there is nobody to be woken.
+        // If it is full, or nobody is there, nobody must be woken.
         let _ = self.bell.send_to_addr(&[0], bell);
     }
 
-    /// Nobody needs to be woken by what has rung so far.
+    /// Clears the wake-ups so far.
     pub fn hush(&self) {
         let mut byte = [0];
         for _ in 0..CALLS_MAX {
@@ -250,18 +250,18 @@ impl Local {
         }
     }
 
-    /// Whether somebody has called and not said who he is yet: nobody tells when he does.
+    /// Whether a caller has not sent its hello yet: nothing announces that it does.
     pub const fn has_silent(&self) -> bool {
         !self.silent.is_empty()
     }
 
-    /// Who has called meanwhile.
+    /// The new callers.
     pub fn callers(&mut self, now: Time) -> Vec<Caller> {
         while self.silent.len() < CALLS_MAX {
             let Ok(Some((call, who))) = self.listener.accept() else {
                 break;
             };
-            // What another user hands over is not even looked at.
+            // Ignore what another user hands over.
             if who.uid == credentials::own_uid() {
                 self.silent.push((call, who.pid, now));
             }
@@ -271,7 +271,7 @@ impl Local {
         self.silent.retain(|(call, pid, since)| {
             let is_late = now.since(*since) >= SILENT_MAX;
             if is_late {
-                // Whoever says it later sees that nobody hears it. What was said before this is heard below.
+                // A caller that sends its hello later sees the end. A hello sent before is read below.
                 call.end();
             }
             match call.receive_now() {
@@ -288,8 +288,8 @@ impl Local {
         callers
     }
 
-    /// Reads what a caller writes, from now on. The neighbour that it is; none: there are too many, or it has called before. It is
-    /// told so: nobody else would ever read its ring.
+    /// Reads a caller's ring from now on. Returns its slot; `None`: there are too many neighbours, or it has called before. It
+    /// learns of that, because nobody would ever read its ring.
     pub fn admit(
         &mut self,
         now: Time,
@@ -353,7 +353,7 @@ impl Local {
         neighbour.say(&self.bell, kind, parts, &mut self.sent_bytes)
     }
 
-    /// The same for what has to be said: when there is room.
+    /// The same for a record that must not be dropped: when there is room.
     ///
     /// # Errors
     /// It has broken the ring, or does not read what it asks for.
@@ -371,7 +371,7 @@ impl Local {
         }
     }
 
-    /// Says what is owed, as far as there is room.
+    /// Sends waiting records, as far as there is room.
     ///
     /// # Errors
     /// The neighbour has broken the ring.
@@ -388,7 +388,7 @@ impl Local {
         Ok(())
     }
 
-    /// Whether something is owed to somebody, or was asked of somebody who has not answered.
+    /// Whether records wait for a neighbour, or a neighbour has not answered a request.
     pub fn owes(&self) -> bool {
         let is_busy = |n: &Neighbour| n.has_owed() || n.asked > 0;
         self.iter().any(|(_, neighbour)| is_busy(neighbour))
@@ -410,7 +410,7 @@ impl Local {
         Ok(kind)
     }
 
-    /// A neighbour may know what was read.
+    /// Reports the reading progress to a neighbour.
     pub fn tell(&mut self, slot: usize) {
         if let Some(neighbour) = self.neighbours.get_mut(slot)
             && let Some(reader) = &mut neighbour.reader
@@ -432,7 +432,8 @@ impl Local {
         })
     }
 
-    /// This endpoint lives; looks who else does. `is_late`: it did not look for long, and cannot say since when who is silent is.
+    /// Shows that this endpoint lives, and checks the neighbours. `is_late`: the last check was long ago, so the beginning of a silence is
+    /// unknown.
     pub fn beat(&mut self, now: Time, is_late: bool) {
         self.beat += 1;
         for (_, neighbour) in &mut self.neighbours {
@@ -463,7 +464,7 @@ impl Local {
         let Some(neighbour) = self.neighbours.get(slot) else {
             return false;
         };
-        // Whoever cannot look does not know.
+        // If the check fails, the answer is unknown.
         let looked = UnixDatagram::unbound().and_then(|by| by.connect_addr(&neighbour.bell));
         looked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
@@ -478,14 +479,14 @@ impl Local {
         self.ring(&neighbour.bell);
     }
 
-    /// Has no more to do with anybody. What was written is there for them still.
+    /// Ends all contacts. Neighbours can still read what was written.
     pub fn close(&mut self) {
         let all: Vec<_> = self.neighbours.iter().map(|(slot, _)| slot).collect();
         all.into_iter().for_each(|slot| self.part(slot));
     }
 }
 
-/// What follows from a hello.
+/// Checks a hello.
 fn answer(hello: &Hello, file: &OwnedFd, pid: Option<i32>) -> Option<Caller> {
     let mut seen = [0u8; PROBE_BYTES];
     let to = (
@@ -493,7 +494,7 @@ fn answer(hello: &Hello, file: &OwnedFd, pid: Option<i32>) -> Option<Caller> {
         PROBE_BYTES as u64,
     );
     let from = (hello.probe_at, PROBE_BYTES as u64);
-    // A process of another namespace of processes has the number 0 here.
+    // A process of another PID namespace has the number 0 here.
     let pid = pid.filter(|pid| *pid > 0 && hello.probe_at != NOWHERE);
     let can_read = |pid: &i32| {
         // SAFETY: `to` is `seen`.
@@ -532,7 +533,7 @@ impl Neighbour {
         self.writer.is_some()
     }
 
-    /// The process whose memory can be read.
+    /// The process, if its memory can be read.
     pub fn pid(&self) -> Option<i32> {
         self.pid
     }
@@ -563,7 +564,7 @@ impl Neighbour {
         self.has_owed() || self.writer.as_ref().is_some_and(Writer::has_unread)
     }
 
-    /// Whether it has closed, and nothing is left to be read of it.
+    /// Whether it has closed, and everything of it was read.
     pub fn is_closed(&self) -> bool {
         let is_told = self.reader.as_ref().is_some_and(Reader::is_at_end)
             || self.writer.as_ref().is_some_and(Writer::is_closed);
@@ -571,7 +572,7 @@ impl Neighbour {
         is_told && !self.has_record()
     }
 
-    /// When it was last known to live, and to read what is said to it, or that nothing was.
+    /// When it last showed that it lives and reads its ring, or had nothing to read.
     pub fn heard_at(&self) -> Time {
         self.seen_at.min(self.taken_at)
     }

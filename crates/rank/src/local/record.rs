@@ -1,4 +1,4 @@
-//! What endpoints of one node say to each other in the records of a ring: words, then bytes. Numbers are this machine's.
+//! Records between endpoints of one node: words, then bytes. Numbers are in this machine's byte order.
 
 use tabane_io::shared_memory::Stretch as Memory;
 use tabane_proto::wire::{MemoryStatus, PutTarget, Stretch};
@@ -12,19 +12,19 @@ const WORDS_MAX: usize = 7;
 /// Pieces that a record names at most.
 pub const PIECES_MAX: usize = crate::PIECES_MAX;
 
-/// One record. Tokens are of who began the operation.
+/// A record. Tokens belong to the end that began the operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// As in a message of the bundle (`crate::wire`); all bytes are the message.
     Message,
-    /// Bytes of a put, which belong at `offset` of the target; whether they are the last.
+    /// Bytes of a put for `offset` of the target; and whether they are the last.
     Put {
         token: u64,
         target: PutTarget,
         offset: u64,
         is_last: bool,
     },
-    /// A put whose bytes the owner is to read from these pieces of the writer's memory.
+    /// A put whose bytes the owner reads from these pieces of the writer's memory.
     Take {
         token: u64,
         target: PutTarget,
@@ -42,7 +42,7 @@ pub enum Record {
         offset: u64,
         is_last: bool,
     },
-    /// The bytes of a get are to be read from these pieces of the writer's memory.
+    /// The bytes of a get can be read from these pieces of the writer's memory.
     Grant { token: u64, pieces: Vec<Memory> },
     /// An operation is over.
     Done { token: u64, status: MemoryStatus },
@@ -154,7 +154,7 @@ impl Record {
         (kind, to)
     }
 
-    /// Reads a record; returns it and where its bytes begin. None: no endpoint says so.
+    /// Parses a record; returns it and the offset of its bytes. `None`: malformed.
     pub fn read(kind: u32, body: &[u8]) -> Option<(Record, usize)> {
         let mut r = Rest(body);
         let record = match kind {

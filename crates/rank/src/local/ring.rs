@@ -7,8 +7,8 @@
 //!  └──────────┴──────────────────────────────┘                 │ length  │        │      │ word    │
 //!                                                              └─────────┴────────┴──────┴─────────┘
 //! ```
-//! The writer makes the memory, and hands it over. Each end counts its bytes itself and believes of the other's count only what
-//! can be: who writes nonsense there, or dies amid a record, harms this way and nothing else.
+//! The writer makes the memory, and hands it over. Each end counts its bytes itself and checks the other's count: an end that
+//! writes nonsense there, or dies amid a record, harms only this ring.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 use std::io;
@@ -18,7 +18,7 @@ use tabane_io::shared_memory::SharedMemory;
 
 /// Bytes of the ring.
 const RING_BYTES: usize = 64 * 1024;
-/// Where it begins: behind a page of words.
+/// Offset of the ring: behind a page of words.
 const RING_AT: usize = 4096;
 /// Bytes of all of it.
 const WHOLE_BYTES: usize = RING_AT + RING_BYTES;
@@ -26,7 +26,7 @@ const WHOLE_BYTES: usize = RING_AT + RING_BYTES;
 const RECORD_HEAD_BYTES: usize = 8;
 /// Bytes of a record's body at most: a quarter of the ring, so that one is written while others are read.
 pub const BODY_BYTES_MAX: usize = RING_BYTES / 4 + 256;
-/// The reader says what it has read when it is so much, and when nothing is left.
+/// The reader reports its progress after this many bytes, and when the ring is empty.
 const TELL_EVERY_BYTES: u64 = RING_BYTES as u64 / 8;
 
 /// Words, each in lines of its own (128 bytes: processors fetch them in pairs), by who writes them.
@@ -43,7 +43,7 @@ mod word {
     pub const READER_SLEEPS: usize = 256;
     /// The other way around, when the ring is full.
     pub const WRITER_SLEEPS: usize = 384;
-    /// The reader: what it has made of the memory ([`Taken`](super::Taken)).
+    /// The reader: how it uses the memory ([`Taken`](super::Taken)).
     pub const TAKEN: usize = 512;
     /// The reader: it has closed.
     pub const READER_CLOSED: usize = 520;
@@ -51,7 +51,7 @@ mod word {
     pub const READER_BEAT: usize = 528;
 }
 
-/// What a reader has said of a ring.
+/// A reader's report on a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// Nothing yet.
@@ -71,7 +71,7 @@ pub struct Broken;
 pub struct Writer {
     memory: SharedMemory,
     written: u64,
-    /// What the reader is known to have read.
+    /// The reader's reported progress.
     read: u64,
     /// Something did not find room since it was last looked.
     is_starved: bool,
@@ -87,13 +87,13 @@ pub struct Reader {
     told: u64,
 }
 
-/// Sets a word before its owner sleeps; whoever clears it wakes it.
+/// Sets a word before its owner sleeps; the end that clears it wakes the owner.
 fn sleep(word: &AtomicU64) {
     word.store(1, Ordering::Relaxed);
 }
 
-/// Whether the owner of a word sleeps. What was written for it before is seen by it, if it is not: either this sees the word, or
-/// the owner, who looks again after it has set it, sees what was written.
+/// Whether to wake the owner of a word. No wake-up is lost: either this sees the word set, or the owner, who checks again
+/// after setting it, sees what was written before.
 fn wakes(word: &AtomicU64) -> bool {
     fence(Ordering::SeqCst);
     word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::Relaxed) != 0
@@ -105,7 +105,7 @@ const fn record_bytes(body: usize) -> usize {
 }
 
 impl Writer {
-    /// A new ring, and what the reader needs of it.
+    /// A new ring, and the descriptor for the reader.
     ///
     /// # Errors
     /// No memory or descriptor is left.
@@ -143,7 +143,8 @@ impl Writer {
         Ok(has_room)
     }
 
-    /// Writes a record whose body is these parts. Whether it found room; it never does above [`BODY_BYTES_MAX`].
+    /// Writes a record with these parts as its body. Returns whether there was room; there never is above
+    /// [`BODY_BYTES_MAX`].
     ///
     /// # Errors
     /// [`Broken`].
@@ -177,12 +178,12 @@ impl Writer {
         *at += bytes.len() as u64;
     }
 
-    /// Whether the reader has to be woken for what was written.
+    /// Whether the reader must be woken for what was written.
     pub fn wakes_reader(&self) -> bool {
         wakes(self.memory.word(word::READER_SLEEPS))
     }
 
-    /// This end is about to sleep: it is to be woken if something did not find room.
+    /// This end is about to sleep: the reader must wake it if something did not find room.
     pub fn sleep(&self) {
         if self.is_starved {
             sleep(self.memory.word(word::WRITER_SLEEPS));
@@ -207,7 +208,7 @@ impl Writer {
         self.memory.word(word::READ).load(Ordering::Relaxed) != self.written
     }
 
-    /// What the reader has said.
+    /// The reader's report.
     pub fn taken(&self) -> Taken {
         match self.memory.word(word::TAKEN).load(Ordering::Relaxed) {
             0 => Taken::No,
@@ -224,13 +225,13 @@ impl Writer {
             != 0
     }
 
-    /// The writer closes. The reader still reads what was written.
+    /// The writer closes. The reader can still read what was written.
     pub fn close(&self) {
         let closed = self.memory.word(word::WRITER_CLOSED);
         closed.store(1, Ordering::Release);
     }
 
-    /// Writes over whatever is there, as a process might that has gone mad.
+    /// Overwrites anything, as a faulty process might.
     pub fn scribble(&mut self, at: usize, bytes: &[u8]) {
         let at = at % WHOLE_BYTES;
         let bytes = &bytes[..bytes.len().min(WHOLE_BYTES - at)];
@@ -244,7 +245,8 @@ impl Writer {
         self.memory.word(word::READER_BEAT).load(Ordering::Relaxed)
     }
 
-    /// Gives the ring's pages back if nothing is in them. Nobody but this end writes there, and there is nothing to be read.
+    /// Returns the ring's pages to the system if the ring is empty. Only this end writes there, and there is nothing to
+    /// read.
     pub fn cool(&mut self) {
         if self.is_warm && self.free(RING_BYTES) == Ok(RING_BYTES) {
             self.memory.forget(RING_AT, RING_BYTES);
@@ -254,10 +256,10 @@ impl Writer {
 }
 
 impl Reader {
-    /// The ring that a writer has handed over.
+    /// Opens the ring that a writer has handed over.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a ring.
     pub fn open(file: &OwnedFd) -> io::Result<Reader> {
         let memory = SharedMemory::open(file, WHOLE_BYTES)?;
         Ok(Reader {
@@ -278,7 +280,7 @@ impl Reader {
         self.memory.word(word::WRITTEN).load(Ordering::Acquire) != self.read
     }
 
-    /// The next record: its kind; its body is put into `body`. After none, see [`Reader::tell`].
+    /// Reads the next record: returns its kind, and puts its body into `body`. After `None`, see [`Reader::tell`].
     ///
     /// # Errors
     /// [`Broken`].
@@ -324,7 +326,7 @@ impl Reader {
         read.store(self.read, Ordering::Release);
     }
 
-    /// Tells the writer what was read. Whether it has to be woken for that.
+    /// Reports to the writer what was read. Returns whether it must be woken.
     pub fn tell(&mut self) -> bool {
         if self.told != self.read {
             self.publish();
@@ -332,12 +334,12 @@ impl Reader {
         wakes(self.memory.word(word::WRITER_SLEEPS))
     }
 
-    /// This end is about to sleep: it is to be woken when something was written.
+    /// This end is about to sleep: the writer must wake it when it writes.
     pub fn sleep(&self) {
         sleep(self.memory.word(word::READER_SLEEPS));
     }
 
-    /// Whether the writer has closed, and nothing is left to be read.
+    /// Whether the writer has closed, and everything was read.
     pub fn is_at_end(&self) -> bool {
         let closed = self
             .memory

@@ -23,7 +23,7 @@ impl Rank {
     pub(super) unsafe fn post_atomic(&mut self, atomic: &Atomic<'_>) -> Result<(), PostError> {
         let bytes = checked_length(atomic.operand)?;
         let bytes = match atomic.result {
-            // What only reads has no operand.
+            // A pure read has no operand.
             Some(result) if atomic.operation == Operation::Read => checked_length(result)?,
             _ => bytes,
         };
@@ -93,7 +93,7 @@ impl Rank {
         self.owe(now, from, FLOW_ATOMICS, &answer, &before);
     }
 
-    /// Does it; returns how it ended, and what was there before if that is wanted.
+    /// Executes it; returns its status, and the old value if that is wanted.
     fn compute(&mut self, from: Peer, head: &AtomicHead, operands: &[u8]) -> (u8, Vec<u8>) {
         let known =
             arithmetic::number(head.number).zip(Operation::from_number(head.operation.into()));

@@ -1,8 +1,8 @@
 //! Peers on the same node: the same operations, through memory that both share (`crate::local`).
 //!
-//! A short put or get has its bytes in the record. Of a long one the end that wants the bytes reads them from the other
-//! process's memory where the system allows that, and else they come in records, too. Either way it is the owner of a region
-//! who looks whether a peer may have it, each time before bytes of it are touched.
+//! A short put or get has its bytes in the record. For a long one, the receiving end reads the bytes from the other process's
+//! memory if the system allows that; otherwise they come in records, too. Either way the owner of a region checks a peer's
+//! access, each time before any of its bytes are touched.
 
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{Failure, Peer, Piece};
 /// Bytes that travel in one record at most. Messages above that are announced: to copy 16 KB into a ring and out again takes as long
 /// (11 µs) as to announce and pull 64 KB (13 µs).
 pub(super) const INLINE_BYTES_MAX: usize = 8 * 1024;
-/// Bytes that are read from another process at a time: so long nothing else happens here.
+/// Bytes that are read from another process at a time: meanwhile nothing else happens here.
 const PULL_BYTES_MAX: u64 = 4 << 20;
 /// Records that one neighbour has taken in before it is another one's turn.
 const RECORDS_AT_A_TIME: usize = 64;
@@ -41,9 +41,9 @@ pub(super) enum Way {
 /// Why a peer is not reached.
 #[derive(Clone, Copy)]
 pub(super) enum NoWay {
-    /// It is to be tried again.
+    /// Try again.
     Later,
-    /// It is gone, or nothing leads there.
+    /// It is gone, or unreachable.
     Gone(Failure),
 }
 
@@ -71,7 +71,7 @@ fn places(pieces: &[Piece]) -> Vec<Memory> {
 }
 
 impl Rank {
-    /// How to reach a peer. It stays so: what is sent first arrives first.
+    /// The way to a peer. It never changes, so that the order of sending is kept.
     pub(super) fn way(&mut self, now: Time, peer: Peer) -> Result<Way, NoWay> {
         let entry = self
             .peers
@@ -103,7 +103,7 @@ impl Rank {
         self.meet(now, peer).map(Way::Bundle).map_err(NoWay::Gone)
     }
 
-    /// Takes in what neighbours have written, and goes on with what is under way. Whether something came.
+    /// Takes in neighbours' records, and continues operations under way. Returns whether anything came.
     pub(super) fn take_beside(&mut self, now: Time) -> bool {
         let Some(local) = &self.local else {
             return false;
@@ -125,7 +125,7 @@ impl Rank {
         came
     }
 
-    /// Takes in who has called, if somebody has. Whether somebody has, or has rung.
+    /// Takes in new callers. Returns whether somebody has called, or rung.
     pub(super) fn hear_neighbours(&mut self, now: Time) -> bool {
         let has_rung = core::mem::take(&mut self.host.has_rung);
         let Some(local) = self
@@ -142,7 +142,7 @@ impl Rank {
         has_rung
     }
 
-    /// The same, whether somebody has rung or not.
+    /// Takes in new callers, whether somebody has rung or not.
     pub(super) fn hear_callers(&mut self, now: Time) {
         let callers = self.local.as_mut().map(|local| local.callers(now));
         for caller in callers.into_iter().flatten() {
@@ -290,7 +290,7 @@ impl Rank {
         }
     }
 
-    /// Bytes of a peer's put.
+    /// Handles bytes of a peer's put.
     fn on_put(
         &mut self,
         (from, slot): (Peer, usize),
@@ -333,7 +333,7 @@ impl Rank {
         let Some(local) = &mut self.local else {
             return;
         };
-        // To who has called and was not called yet, the way leads back first.
+        // A caller that was not called yet needs a ring back first.
         let neighbour = local.get(slot).map(|n| (n.peer, n.is_called()));
         let Some((peer, is_called)) = neighbour else {
             return;
@@ -351,7 +351,7 @@ impl Rank {
         }
     }
 
-    /// Says a head and the pieces behind it to a neighbour.
+    /// Sends a head and the pieces to a neighbour.
     ///
     /// # Errors
     /// [`OpError::Full`]: there is no room. [`OpError::UnknownPeer`]: it is gone.
@@ -491,7 +491,7 @@ impl Rank {
         });
     }
 
-    /// The same at a peer's word. One that has more under way than it may have asked for is none of these endpoints.
+    /// The same for a peer's operation. A peer that has more under way than allowed is no such endpoint.
     fn begin_theirs(&mut self, now: Time, peer: Peer, token: u64, work: Work, total: u64) {
         match self.serves(peer, 1) <= ASKED_MAX {
             true => self.begin(peer, token, work, total),
@@ -515,7 +515,8 @@ impl Rank {
         self.streams.iter().any(|stream| !stream.waits)
     }
 
-    /// Goes on with a stream for a while: until the ring is full, or with so much of another process's memory. Whether it is over.
+    /// Continues a stream until the ring is full, or by a bounded part of another process's memory. Returns whether it has
+    /// ended.
     fn step(&mut self, now: Time, stream: &mut Stream) -> bool {
         let is_pull = matches!(stream.work, Work::Fetch(_) | Work::Take(..));
         loop {
@@ -591,7 +592,7 @@ impl Rank {
         (pieces, bytes): (&[Piece], u64),
     ) -> Step {
         let (kind, words) = record.write();
-        // To who has called only, the way leads back first.
+        // A caller that was not called yet needs a ring back first.
         match self.way(now, stream.peer) {
             Ok(Way::Beside(_)) => {}
             Err(NoWay::Later) => return Step::Waits,
@@ -628,8 +629,7 @@ impl Rank {
         let bytes = (stream.total - stream.done).min(PULL_BYTES_MAX);
         let from = part(theirs, stream.done, bytes);
         let into = Buffer::part(ours.pieces(), stream.done as usize, bytes as usize);
-        // SAFETY: the pieces are of an operation under way whose poster keeps them writable, or of a region that may be written
-        // to.
+        // SAFETY: the pieces belong to an operation under way, whose poster keeps them writable, or to a writable region.
         unsafe { read_process(pid, &from, &places(into.pieces())) }.ok()?;
         // Another process may have the number of one that has ended.
         let is_sure = now.since(seen_at) < SAME_PROCESS_FOR || !local.is_dead(slot);
@@ -706,13 +706,13 @@ impl Rank {
         unsafe { self.say_beside(now, slot, (kind, head.as_slice()), pieces) }
     }
 
-    /// The same for a whole message that has to be said.
+    /// The same for a whole message that must not be dropped.
     pub(super) fn owe_whole_beside(&mut self, slot: usize, whole: &[u8]) {
         let (kind, _) = Record::Message.write();
         self.owe_beside(slot, kind, &[whole]);
     }
 
-    /// The same for what has to be said.
+    /// The same for a message that must not be dropped.
     pub(super) fn owe_message_beside(&mut self, slot: usize, head: &Head, bytes: &[u8]) {
         let (kind, _) = Record::Message.write();
         self.owe_beside(slot, kind, &[head.write().as_slice(), bytes]);

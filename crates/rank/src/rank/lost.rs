@@ -1,4 +1,5 @@
-//! Why peers are given up, as far as it can be known: for people, who have to mend it.
+//! The reasons why peers are given up, as far as known: for people who have to mend
+//! them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -8,15 +9,15 @@ use tabane_proto::crypto::HandshakeError;
 
 use crate::{Address, Failure, Lost, Misfit, Peer};
 
-/// Callers that are remembered; whoever forges addresses pushes out the oldest.
+/// The most callers that are remembered; forged ones push out the oldest.
 const CALLERS_MAX: usize = 64;
 
-/// Who called in vain, and who was given up.
+/// Failed callers and lost peers.
 #[derive(Default)]
 pub(super) struct LostPeers {
     callers: VecDeque<(SocketAddr, Misfit)>,
     lost: VecDeque<Lost>,
-    /// Peers whose end is to be told, though nothing is wanted of them.
+    /// Peers whose end is reported even if no operation waits for them.
     pub watched: BTreeSet<Peer>,
 }
 

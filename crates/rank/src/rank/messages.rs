@@ -1,4 +1,4 @@
-//! Messages: sent at once or announced, matched, put where they belong.
+//! Messages: sent at once or announced, matched, and placed.
 
 use tabane_proto::Time;
 use tabane_proto::op::{Get, Region};
@@ -18,7 +18,7 @@ use crate::{
 /// Messages that may be announced to a peer and not fetched: each takes some of its memory.
 const ANNOUNCED_MAX: u32 = 65_536;
 
-/// What an eager message counts as beside its bytes, of what may be kept for a peer.
+/// Cost of an eager message beside its bytes, within the limit of what is kept for a peer.
 const EAGER_OVERHEAD_BYTES: u64 = 128;
 
 /// How many bytes an operation with these pieces has.
@@ -91,7 +91,8 @@ impl Rank {
         Ok(())
     }
 
-    /// Something could not be said. That the peer is gone is told by a completion, as if it had gone later.
+    /// A message could not be sent. If the peer is gone, a completion says so, as if it had gone
+    /// later.
     pub(super) fn not_said(
         &mut self,
         now: Time,
@@ -179,7 +180,7 @@ impl Rank {
         Ok(())
     }
 
-    /// The peer has what it gives a receipt for.
+    /// The peer has the message for which it gives a receipt.
     pub(super) fn on_receipt(&mut self, from: Peer, id: u64) {
         let is_theirs = |pending: &Pending| {
             let is_sent = matches!(
@@ -293,7 +294,7 @@ impl Rank {
         }
     }
 
-    /// An eager message of so many bytes is no longer kept.
+    /// An eager message of `bytes` is no longer kept.
     fn consumed(&mut self, now: Time, from: Peer, bytes: u64) {
         let enough = self.settings.unexpected_bytes as u64 / 4;
         let Some(entry) = self.peers.get_mut(from).filter(|_| from != OWN) else {
@@ -306,7 +307,7 @@ impl Rank {
         }
     }
 
-    /// A message is in its buffer, or so much of it as finds room.
+    /// A message is in its buffer, as much of it as fits.
     fn received(
         &mut self,
         (from, envelope, bytes): (Peer, Envelope, u64),

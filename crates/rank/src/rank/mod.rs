@@ -41,11 +41,11 @@ use streams::Stream;
 
 /// Endpoints that may call without being named here.
 const GUESTS_MAX: usize = 65_536;
-/// What is posted behind something that is under way waits so long for more to share its packets.
+/// Small operations posted behind something under way wait this long for more to share a packet.
 const SHARE_FOR: Duration = Duration::from_micros(10);
 /// So many bytes are sent without waiting for more: a few packets, in one call.
 const SHARE_BYTES: usize = 16 * 1024;
-/// What was posted has so long to arrive when the endpoint is closed.
+/// Time for posted data to arrive when the endpoint is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Ports that are tried for one that is free on all links.
 const PORTS_TRIED: usize = 64;
@@ -56,18 +56,18 @@ const UNFILLED: Ended = Ended::Receive {
     released: true,
 };
 
-/// By which the poller tells that a neighbour has called or rung.
+/// The poller's token for neighbours that have called or rung.
 const TOKEN_NEIGHBOURS: u64 = HOST_TOKENS;
-/// And that who waits is interrupted.
+/// The poller's token for ending a wait.
 pub(crate) const TOKEN_INTERRUPT: u64 = HOST_TOKENS + 1;
 
-/// What the engine tells, until it is looked at.
+/// Events of the engine that are not processed yet.
 #[derive(Default)]
 struct Happenings {
     events: VecDeque<Event>,
     /// A neighbour has called or rung.
     has_rung: bool,
-    /// There is something to do that nobody wakes for.
+    /// There is work that no event announces.
     is_eager: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Rank {
     host: Happenings,
     address: Address,
     settings: Settings,
-    /// The link by which endpoints of the same node are reached.
+    /// The link to endpoints of the same node.
     loopback: Option<LinkId>,
     random: Random,
     peers: Peers,
@@ -107,13 +107,13 @@ pub(crate) struct Rank {
     /// Messages that were claimed, by context.
     claimed: Vec<(usize, Arrived)>,
     pendings: Pendings,
-    /// What others may reach, by key.
+    /// Registered regions, by key.
     regions: BTreeMap<u64, Box<Buffer>>,
-    /// What there was no room for when it was to be sent.
+    /// Messages that found no room when they were to be sent.
     owed: VecDeque<(Peer, u32, Vec<u8>)>,
     /// Gets that there was no room for.
     owed_gets: VecDeque<(Peer, Get)>,
-    /// Endpoints of the same node, and what is under way to them.
+    /// Endpoints of the same node, and operations under way to them.
     local: Option<Local>,
     streams: VecDeque<Stream>,
     /// Buffers of messages, to be used again.
@@ -125,7 +125,7 @@ pub(crate) struct Rank {
     /// Other endpoints that the program has named.
     named: usize,
     completions: VecDeque<Completion>,
-    /// When whoever sleeps is to look, though nothing has ended.
+    /// When a sleeper must wake up even if nothing has ended.
     look_at: Option<Time>,
     /// Bytes posted since something was last sent.
     unsent_bytes: usize,
@@ -194,7 +194,7 @@ impl Rank {
         })
     }
 
-    /// What others are to be told.
+    /// The address for the other processes.
     pub const fn address(&self) -> &Address {
         &self.address
     }
@@ -210,15 +210,15 @@ impl Rank {
         !self.completions.is_empty() || self.lost.are_any() || is_due()
     }
 
-    /// Whether a peer is not known to have all that was sent to it: also one that has not answered the first call yet, since
-    /// a short program ends before that.
+    /// Whether a peer is not known to have all that was sent to it. Also if it has not answered the first call yet: a short
+    /// program ends before that.
     fn owes(&self) -> bool {
         let node = &self.engine.node;
         self.peers.met().any(|(_, id)| node.has_unacknowledged(id))
     }
 
-    /// Sends what was posted, and says goodbye to all, so that they know at once. A peer that does not answer is not waited for
-    /// for long.
+    /// Sends posted data, and says goodbye to all, so that they know at once. Waits only briefly for a peer that does not
+    /// answer.
     pub fn close(&mut self) {
         let until = self.engine.now() + LINGER;
         while (self.owes() || self.owes_beside() || !self.owed.is_empty())
@@ -309,7 +309,7 @@ impl Rank {
 
     fn on_message(&mut self, now: Time, from: Peer, message: Vec<u8>) {
         let Some((head, begin)) = Head::read(&message) else {
-            // No endpoint says so: it is none.
+            // No endpoint sends this: it is none.
             return self.lose(now, from, Failure::PeerGone);
         };
         match head {
@@ -405,7 +405,7 @@ impl Rank {
         Ok(())
     }
 
-    /// The same for what has to be said, when there is room.
+    /// Sends a message that must not be dropped, when there is room.
     fn owe(&mut self, now: Time, to: Peer, flow: u32, head: &Head, bytes: &[u8]) {
         if let Ok(Way::Beside(slot)) = self.way(now, to) {
             return self.owe_message_beside(slot, head, bytes);
@@ -446,7 +446,7 @@ impl Rank {
         }
     }
 
-    /// So many bytes were posted. What is first goes at once, the rest together.
+    /// `bytes` were posted. The first message goes at once, the rest together.
     fn posted(&mut self, now: Time, bytes: usize, is_quiet: bool) {
         self.unsent_bytes += bytes;
         let waited = now.since(self.sent_at) >= SHARE_FOR;
@@ -461,7 +461,7 @@ impl Rank {
         self.sent_at = now;
     }
 
-    /// A peer is gone: whatever waits for it has failed.
+    /// A peer is gone: fails everything that waits for it.
     fn lose(&mut self, now: Time, peer: Peer, why: Failure) {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
@@ -473,7 +473,7 @@ impl Rank {
         self.lost.note(entry.address, why);
         self.lost.watched.remove(&peer);
         if let Some(id) = entry.id {
-            // Nothing reads from or writes to the buffers of what is under way after this.
+            // From here on nothing uses the buffers of operations under way.
             self.engine.node.remove_peer(now, id);
             self.peers.set_id(peer, None);
         }
@@ -492,7 +492,7 @@ impl Rank {
         }
     }
 
-    /// What was under way has failed.
+    /// An operation under way has failed.
     fn fail(&mut self, pending: Pending, why: Failure) {
         let (ticket, ended) = match pending {
             Pending::Announced { key, ticket, .. } => {
@@ -533,7 +533,7 @@ impl Rank {
     }
 }
 
-/// What the engine of an endpoint at this address is told.
+/// The engine's configuration for an endpoint at this address.
 fn config(
     settings: &Settings,
     address: &Address,
@@ -568,7 +568,7 @@ fn config(
     }
 }
 
-/// Has others of this node find the endpoint. Where that cannot be, they come over the loopback device.
+/// Makes the endpoint visible to others of this node. If that fails, they use the loopback device.
 fn open_local(
     settings: &Settings,
     address: &Address,
@@ -614,8 +614,8 @@ fn claim_port(
     Err(OpenError::NoPort(settings.ports.clone()))
 }
 
-/// A port on all links that are there; none if it is another's on one of them. Everybody tries links in their order and lets go of
-/// all at the first refusal, so of several who want a port, one gets it.
+/// Claims a port on all existing links; `None` if it is another's on one of them. Everybody claims links in order and releases all
+/// at the first refusal, so one of several rivals gets the port.
 fn claim(links: &[(u8, IpAddr)], port: u16) -> Result<Option<Vec<Claim>>, OpenError> {
     let mut claims = Vec::new();
     for (_, address) in links {
@@ -735,7 +735,7 @@ impl Core for Rank {
 
     fn progress(&mut self) {
         self.take_a_turn();
-        // Whoever asks for this looks now.
+        // Whoever asks for this polls now.
         let now = self.engine.now();
         self.look_at.take_if(|at| *at <= now);
     }

@@ -1,4 +1,4 @@
-//! Neighbours that end: who has closed, who is dead, and what they have said before.
+//! Neighbours that end: closed ones, dead ones, and their last records.
 
 use core::time::Duration;
 
@@ -7,10 +7,10 @@ use tabane_proto::Time;
 use super::Rank;
 use crate::{Failure, Peer};
 
-/// Who has not been seen to live for so long may be dead.
+/// A neighbour with no sign of life for this long may be dead.
 const DOUBTED_AFTER: Duration = Duration::from_millis(150);
-/// Who is silent and has not ended is waited for so many times longer than one of another node: the kernel tells of an end at
-/// once, and a process of a busy node may get no processor for seconds.
+/// A silent neighbour that has not ended is waited for this many times longer than a peer on another node: the kernel reports
+/// an end at once, and a process on a busy node may get no processor for seconds.
 const ALIVE_FOR: u32 = 10;
 
 impl Rank {
@@ -24,7 +24,7 @@ impl Rank {
         self.part_from_closed(now);
     }
 
-    /// Neighbours that have closed, and of whom nothing is left to be read.
+    /// Neighbours that have closed and whose rings are empty.
     fn closed(&self) -> Vec<Peer> {
         let all = self.local.iter().flat_map(|local| local.iter());
         let closed = all.filter(|(_, neighbour)| neighbour.is_closed());
@@ -38,7 +38,7 @@ impl Rank {
             return;
         }
         self.hear_out(now);
-        // Of whoever has closed only now, a ring may be on its way: that is the next time's.
+        // A ring of one that has closed only now may be under way: it is for the next call.
         for peer in self.closed() {
             if closed.contains(&peer) {
                 self.lose(now, peer, Failure::PeerGone);
@@ -46,13 +46,13 @@ impl Rank {
         }
     }
 
-    /// Takes in what those have said who seem to have ended: their rings may have been handed over a moment before.
+    /// Takes in the records of neighbours that seem to have ended: they may have handed over their rings a moment before.
     fn hear_out(&mut self, now: Time) {
         self.hear_callers(now);
         self.take_beside(now);
     }
 
-    /// Peers of this node to whom something is under way.
+    /// Peers of this node with operations under way to them.
     pub(super) fn unread_beside(&self) -> impl Iterator<Item = Peer> + '_ {
         let all = self.local.iter().flat_map(|local| local.iter());
         let unread = all.filter(|(_, neighbour)| neighbour.has_unread());
@@ -81,7 +81,7 @@ impl Rank {
         let Some(neighbour) = neighbour.filter(|neighbour| neighbour.peer == peer) else {
             return;
         };
-        // What is left of its words is taken in before the next look.
+        // The rest of its records is taken in before the next look.
         if neighbour.has_record() {
             return;
         }
@@ -136,7 +136,7 @@ mod tests {
         unsafe { by.post_send(&send) }.expect("is posted");
     }
 
-    /// How many of so many messages have come from a peer, and why the first of the others has not.
+    /// How many of `count` messages have come from a peer, and why the next one has not.
     fn heard(by: &mut Rank, from: Peer, count: usize) -> (usize, Option<Failure>) {
         for context in 0..count {
             let receive = Receive {

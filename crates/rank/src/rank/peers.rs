@@ -1,4 +1,4 @@
-//! Who there is, and whether they are there.
+//! The peers, and whether they are there.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,17 +17,17 @@ pub(super) struct Entry {
     pub address: Address,
     /// The node's number for it, once it was spoken with.
     pub id: Option<PeerId>,
-    /// Where it is among the neighbours, if it has a ring hither or hence.
+    /// Its index among the neighbours, if there is a ring in either direction.
     pub slot: Option<usize>,
     /// By which way it is reached was decided.
     pub is_way_chosen: bool,
     /// The program has named it.
     pub is_named: bool,
-    /// It is gone, for this reason. It does not come back: what starts at its address is another one.
+    /// It is gone, for this reason. It does not come back: a process that starts at its address is another peer.
     pub gone: Option<Failure>,
-    /// Since when it has called and not come in, if nothing is wanted of it.
+    /// Since when it has called without coming in, if nothing is wanted of it.
     pub silent_since: Option<Time>,
-    /// What was last heard of it.
+    /// Its last sign of life.
     heard: Heard,
     /// Bytes of eager messages that have not found their buffers there.
     pub eager_out_bytes: u64,
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     pub consumed_bytes: u64,
 }
 
-/// What was heard of a peer that something is wanted of.
+/// Signs of life of a peer that something is wanted of.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     /// Packets so far.
@@ -113,7 +113,7 @@ impl Peers {
         }
     }
 
-    /// The same; and that is how it is reached, or it is by the bundle.
+    /// The same; and sets how it is reached: through this slot, or by the bundle.
     pub fn choose(&mut self, peer: Peer, slot: Option<usize>) {
         self.set_slot(peer, slot);
         if let Some(entry) = self.entries.get_mut(peer.0 as usize) {
@@ -133,7 +133,7 @@ impl Peers {
 }
 
 impl Rank {
-    /// Whether an address is one of the same node: it has a link in common. It may still be in another network namespace.
+    /// Whether an address is on this node: it has a link in common. It may still be in another network namespace.
     pub(super) fn is_of_this_node(&self, address: &Address) -> bool {
         let (links, own) = (address.links(), self.address.links());
         let is_here = |(a, b): (&Option<SocketAddr>, &Option<SocketAddr>)| {
@@ -142,8 +142,8 @@ impl Rank {
         links.iter().zip(&own).any(is_here)
     }
 
-    /// Where a peer's links are, as far as this endpoint reaches them. One on the same node is reached by the loopback device
-    /// only: what is sent to an own address does not come in by the device that has it.
+    /// The peer's addresses on the links that this endpoint reaches. A peer on the same node is reached through the loopback
+    /// device only: packets to an own address do not come in by the device that has it.
     pub(super) fn reachable(&self, address: &Address) -> [Option<SocketAddr>; LINKS_MAX] {
         let links = address.links();
         match (self.is_of_this_node(address), self.loopback) {
@@ -157,7 +157,7 @@ impl Rank {
         }
     }
 
-    /// The node's number of a peer that something is to be sent to.
+    /// The node's id for a peer, to send something to it.
     ///
     /// # Errors
     /// It is gone, or nothing leads there.
@@ -189,8 +189,8 @@ impl Rank {
         Ok(id)
     }
 
-    /// Where there are to be few bundles, the node is told of all that are named, before anything is sent there: who keeps one with
-    /// whom follows from who there is, and everybody comes to the same.
+    /// With few bundles, the node must know all named peers before anything is sent: which bundles are kept follows from the set
+    /// of peers, and all endpoints compute the same.
     pub(super) fn tell_of_all(&mut self) {
         let max = self.settings.bundles_max.map(usize::from);
         if max.is_none_or(|max| self.named <= max) {
@@ -203,12 +203,12 @@ impl Rank {
         };
         let new: Vec<Peer> = self.peers.all().filter(is_new).collect();
         for peer in new {
-            // Who is gone, or on no network of this node's, is sent nothing either.
+            // A peer that is gone, or on none of this node's networks, is sent nothing.
             let _ = self.meet(now, peer);
         }
     }
 
-    /// Somebody has called that nobody named.
+    /// An unnamed peer has called.
     pub(super) fn on_guest(&mut self, now: Time, id: PeerId, name: &str) {
         let Ok(address) = Address::from_name(name) else {
             return self.engine.node.remove_peer(now, id);
@@ -231,7 +231,7 @@ impl Rank {
         paths.map(|path| path.packets_received).sum()
     }
 
-    /// Looks after those that something is wanted of: who is silent for too long is gone.
+    /// Checks the peers that something is wanted of: one that is silent for too long is gone.
     pub(super) fn look_after(&mut self, now: Time) {
         let node = &self.engine.node;
         let mut wanted: Vec<_> = (self.pendings.peers())
@@ -257,8 +257,7 @@ impl Rank {
         }
     }
 
-    /// Those of whom nothing is wanted: guests that never came in are forgotten, or whoever has recorded their calls could fill
-    /// the house. They may call again.
+    /// Forgets unnamed guests that never came in: otherwise recorded calls could fill the table. They may call again.
     fn see_off(&mut self, now: Time, wanted: &[Peer]) {
         let is_idle = |(peer, _): &(Peer, PeerId)| wanted.binary_search(peer).is_err();
         let idle: Vec<_> = self.peers.met().filter(is_idle).collect();
@@ -267,7 +266,7 @@ impl Rank {
             let Some(entry) = self.peers.get_mut(peer) else {
                 continue;
             };
-            // Of those that the program names it is known that they are there, called or not.
+            // Peers that the program names are known to exist, whether they called or not.
             if entry.is_named && self.settings.bundles_max.is_some() {
                 continue;
             }
@@ -296,9 +295,10 @@ impl Rank {
             return;
         };
         let heard = &mut entry.heard;
-        // Who did not look for long, since nothing was wanted or there was no processor, cannot say since when it is silent.
+        // After a long pause in checking, because nothing was wanted or there was no processor, the beginning of the silence is
+        // unknown.
         let is_late = now.since(heard.looked_at) >= (patience / 2).max(4 * LOOK_EVERY);
-        // What a path has counted goes with it.
+        // A path's counts vanish with it.
         if packets > heard.packets || is_late {
             heard.at = now;
         }
@@ -314,7 +314,7 @@ impl Rank {
             };
             self.lose(now, peer, why);
         } else if silent >= patience / ASKED_AFTER_PART && !node.has_unacknowledged(id) {
-            // It says nothing; what counts is that the other end acknowledges it.
+            // It is empty; only its acknowledgement matters.
             self.owe(now, peer, FLOW_CONTROL, &Head::Consumed { bytes: 0 }, &[]);
         }
     }
@@ -326,9 +326,9 @@ impl Rank {
     }
 }
 
-/// Who is silent is asked whether he is there after this part of the time after which he is gone.
+/// A silent peer is probed after this part of the time after which it is gone.
 const ASKED_AFTER_PART: u32 = 4;
-/// One that is reached through others has so many times as long: these may be busy with what they relay for all.
+/// A relayed peer has this many times as long: the relays may be busy with others' traffic.
 const RELAYED_PATIENCE: u32 = 10;
-/// A node whose links are all down waits for them at least so long.
+/// A node whose links are all down waits for them at least this long.
 const CUT_OFF_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(10);

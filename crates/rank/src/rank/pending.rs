@@ -8,14 +8,14 @@ use crate::{Ended, Peer, Piece, Ticket};
 
 /// One of them.
 pub(super) enum Pending {
-    /// A message whose bytes the receiver is to fetch, from the region of this key.
+    /// A message whose bytes the receiver fetches from the region of this key.
     Announced {
         to: Peer,
         key: u64,
         buffer: Box<Buffer>,
         ticket: Ticket,
     },
-    /// A message whose receiver is to say that it has found its buffer.
+    /// A message whose receiver gives a receipt when it has found its buffer.
     Receipted { to: Peer, ticket: Ticket },
     /// A message that is being fetched into its buffer.
     Fetching {
@@ -25,7 +25,7 @@ pub(super) enum Pending {
         bytes: (u64, u64),
         at: *mut u8,
         released: bool,
-        /// Where the bytes go: kept until they are there.
+        /// The destination of the bytes: kept until they are there.
         buffer: Box<Buffer>,
         ticket: Ticket,
     },
@@ -47,11 +47,12 @@ pub(super) enum Pending {
     },
 }
 
-// SAFETY: the pointers are the program's memory, which it has lent to whoever has this.
+// SAFETY: the pointers are the program's memory, which is lent to the owner of this
+// value.
 unsafe impl Send for Pending {}
 
 impl Pending {
-    /// Where the bytes of a get go.
+    /// The destination of a get.
     fn getting(&self) -> Option<&Buffer> {
         match self {
             Pending::Fetching { buffer, .. }
@@ -64,7 +65,7 @@ impl Pending {
         }
     }
 
-    /// The bytes of a put.
+    /// The source of a put.
     fn giving(&self) -> Option<&Buffer> {
         match self {
             Pending::Transfer {
@@ -114,19 +115,19 @@ impl Pendings {
             .map(|(_, pending)| pending)
     }
 
-    /// Where the bytes of a get from this peer go.
+    /// The destination of a get from this peer.
     pub fn getting(&self, number: u64, from: Peer) -> Option<&Buffer> {
         let pending = self.get(number).filter(|pending| pending.peer() == from);
         pending.and_then(Pending::getting)
     }
 
-    /// The bytes of a put to this peer.
+    /// The source of a put to this peer.
     pub fn giving(&self, number: u64, to: Peer) -> Option<&Buffer> {
         let pending = self.get(number).filter(|pending| pending.peer() == to);
         pending.and_then(Pending::giving)
     }
 
-    /// The same, taken out.
+    /// The same, and removes it.
     pub fn remove(&mut self, number: u64) -> Option<Pending> {
         let slot = self.slot(number)?;
         Some(self.slots.remove(slot).1)

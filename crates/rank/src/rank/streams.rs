@@ -8,7 +8,7 @@ use crate::Peer;
 /// A transfer that takes more than a moment.
 pub(super) struct Stream {
     pub peer: Peer,
-    /// Of who began it.
+    /// The token of the end that began it.
     pub token: u64,
     pub work: Work,
     /// Bytes of how many.
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// What became of a step of a stream.
+/// Result of a step of a stream.
 pub(super) enum Step {
     /// There is no room now.
     Waits,

@@ -33,7 +33,7 @@ const fn post_error(error: OpError) -> PostError {
     }
 }
 
-/// The last place in a region that a put or get can name (`docs/protocol.md`, numbers).
+/// The largest offset in a region for a put or get (`docs/protocol.md`, numbers).
 const PLACE_MAX: u64 = (1 << 62) - 1;
 
 impl Rank {
@@ -167,7 +167,7 @@ impl Rank {
         };
         match self.pendings.remove(token) {
             Some(_) => self.not_said(now, error, peer, gone),
-            // Its peer was lost meanwhile, and that was told.
+            // Its peer was lost meanwhile, which was reported.
             None => Ok(()),
         }
     }
@@ -242,7 +242,7 @@ impl Rank {
         }
     }
 
-    /// A put or a get is over.
+    /// A put or a get has ended.
     pub(super) fn on_operation(&mut self, now: Time, token: u64, status: MemoryStatus) {
         match self.pendings.remove(token) {
             Some(Pending::Transfer {
@@ -262,8 +262,8 @@ impl Rank {
         }
     }
 
-    /// Whether the program is told what others do with a region. No other process takes its bytes by itself then: nobody here would
-    /// know when it has them.
+    /// Whether the program is notified of accesses to a region. Then no other process reads its bytes directly, because nobody
+    /// here would know when it has them.
     pub(super) fn is_told(&self, key: u64) -> bool {
         self.engine
             .node
@@ -271,7 +271,7 @@ impl Rank {
             .is_some_and(|region| region.is_told)
     }
 
-    /// A peer has written to a region here: the program is told if the peer wants it, or the region.
+    /// A peer has written to a region here: notifies the program if the peer or the region asks for it.
     pub(super) fn tell_written(&mut self, peer: Peer, to: &Stretch, immediate: Option<u64>) {
         if immediate.is_some() || self.is_told(to.key) {
             let ended = Ended::Written { key: to.key };
@@ -279,7 +279,8 @@ impl Rank {
         }
     }
 
-    /// A peer has read from a region here, and `written` if that was an atomic operation: the program is told if the region wants it.
+    /// A peer has read a region here, and `written` if it was an atomic operation: notifies the program if the region asks for
+    /// it.
     pub(super) fn tell_read(&mut self, peer: Peer, from: &Stretch, written: bool) {
         if self.is_told(from.key) {
             let key = from.key;
@@ -305,7 +306,7 @@ impl Rank {
 const fn stretch(transfer: &Transfer<'_>, bytes: u64) -> Stretch {
     Stretch {
         key: transfer.remote.key,
-        // What the wire has no number for is beyond every region, too.
+        // An offset too large for the wire is beyond every region, too.
         base: match transfer.remote.offset {
             offset if offset > PLACE_MAX => PLACE_MAX,
             offset => offset,

@@ -1,4 +1,4 @@
-//! A rank's turns: what it does when the program asks, and when it was waited for.
+//! A rank's turns: its work when the program polls, and after a wait.
 
 use core::time::Duration;
 
@@ -9,17 +9,17 @@ use tabane_proto::Time;
 use super::Rank;
 use crate::local::Local;
 
-/// It is looked so often whether those are there that something is wanted of.
+/// Interval of checking the peers that something is wanted of.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The sockets of a rank whose peers are all beside it are tried so often.
+/// Interval of polling the sockets of a rank whose peers are all on its node.
 const POLL_EVERY: Duration = Duration::from_micros(20);
-/// Who looks in vain for so long gives the processor away each time (`tabane_engine` looks for as long before it sleeps) …
+/// After polling in vain for this long, the processor is yielded each time (`tabane_engine` polls as long before it sleeps).
 const YIELD_LATE: Duration = Duration::from_micros(100);
-/// … and after so long where somebody takes it: those who do may be the very ones that it waits for.
+/// The same, if somebody else uses the processor: it may be the very peer that this rank waits for.
 const YIELD_SOON: Duration = Duration::from_micros(5);
-/// Somebody has taken it if it was away for so long: to come back at once takes less than a microsecond.
+/// If a yield takes this long, somebody used the processor: otherwise it returns in less than a microsecond.
 const TAKEN: Duration = Duration::from_micros(20);
-/// Who took it lately takes it again.
+/// How long that is assumed to continue.
 const CROWDED_FOR: Duration = Duration::from_millis(100);
 
 impl Rank {
@@ -27,7 +27,7 @@ impl Rank {
     pub(super) fn take_a_turn(&mut self) {
         let now = self.engine.now();
         let came = self.take_beside(now);
-        // Whoever has only neighbours, or just heard of one, can wait for the links.
+        // A rank with only neighbours, or that just heard of one, can postpone the links.
         let is_far = !came && self.peers.met().next().is_some();
         if self.local.is_none() || is_far || now.since(self.polled_at) >= POLL_EVERY {
             self.polled_at = now;
@@ -44,8 +44,8 @@ impl Rank {
         }
     }
 
-    /// Others may wait for the very processor on which this rank looks in vain for their messages. Whether there are any, be they
-    /// ranks or not, shows when it is given away.
+    /// Yields the processor, because others may need it to send the messages that this rank polls for. Whether there are others,
+    /// ranks or not, shows how long the yield takes.
     fn make_way(&mut self, now: Time, came: bool) {
         if came {
             self.came_at = now;
@@ -71,7 +71,7 @@ impl Rank {
         }
     }
 
-    /// Whether there is more to do than to tell the program what has ended, for which it waits.
+    /// Whether there is work besides reporting to the program what has ended, for which it waits.
     fn has_work(&self, now: Time) -> bool {
         self.unsent_bytes > 0
             || !self.owed.is_empty()
@@ -79,7 +79,7 @@ impl Rank {
             || now.since(self.looked_at) >= LOOK_EVERY
     }
 
-    /// Acts on what the engine has told.
+    /// Processes the engine's events.
     pub(crate) fn digest(&mut self, now: Time) {
         self.take_events(now);
         if !self.owed.is_empty() {
@@ -98,11 +98,11 @@ impl Rank {
             self.bundles_most = self.bundles_most.max(bundles);
         }
         self.flush(now);
-        // What `look_after` did.
+        // Events of `look_after`.
         self.take_events(now);
     }
 
-    /// How to wait for what comes, for so long at most.
+    /// How to wait for arrivals, at most for `patience`.
     pub(crate) fn before_wait(&mut self, patience: Duration) -> Wait {
         let patience = patience.min(LOOK_EVERY);
         let may_sleep = self.local.as_mut().is_none_or(Local::sleep);
@@ -110,14 +110,14 @@ impl Rank {
         self.engine.before_wait(&mut self.host, Some(patience))
     }
 
-    /// Takes in what has come, now that these descriptors are ready.
+    /// Takes in arrivals, now that these descriptors are ready.
     pub(crate) fn after_wait(&mut self, ready: &[Ready]) {
         let now = self.engine.now();
         self.engine.after_wait(&mut self.host, now, ready);
         let has_rung = self.hear_neighbours(now);
         self.take_beside(now);
         if has_rung {
-            // What was said before the goodbye was heard.
+            // Records from before the goodbye were processed.
             self.part_from_closed(now);
         }
         self.digest(now);

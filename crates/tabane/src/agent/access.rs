@@ -1,4 +1,4 @@
-//! Who may use the daemon for `tabane run`: `[run]` of the cluster file, held against what the kernel says of who
+//! Who may use the daemon for `tabane run`: compares `[run]` of the cluster file with the kernel's word on who
 //! connects.
 
 use std::collections::BTreeSet;
@@ -57,7 +57,7 @@ impl Access {
         (Access::Some { users, group }, unknown)
     }
 
-    /// Whether this one may. `groups`: those of who connects, beside the effective one.
+    /// Whether this user may. `groups`: the groups of the connecting process besides the effective one.
     pub fn has(&self, who: Credentials, groups: impl FnOnce() -> Vec<u32>) -> bool {
         match self {
             Access::Everybody => true,

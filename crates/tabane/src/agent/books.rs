@@ -1,8 +1,8 @@
-//! Whose everything is: what each place, and each user, has of what all share.
+//! Accounting: each place's and each user's part of the shared resources.
 //!
 //! A place is what one `tabane run` began, so its program is what "may stop its own connections and no
-//! one else's". Places are free to make, though, and users are not: whatever counts by place has a bound
-//! for all places of a user beside.
+//! one else's". Places are free to make, though, and users are not: everything that is counted by place
+//! also has a bound for all places of a user.
 
 use std::collections::HashMap;
 
@@ -13,31 +13,30 @@ use super::rights::ROOT;
 use super::room::PLAIN_DESCRIPTORS;
 use super::{Agent, PLACES_MAX, PLACES_OF_USER_MAX, RELAYS_MAX};
 
-/// So many places of one user are owners of streams each by itself; those beyond share these, fewest
-/// first. An owner may hold half of what others leave of a peer's window: a user with twenty thousand
-/// places would hold all of it.
+/// This many places of one user own their streams separately; further ones share these owners, the least
+/// used first. An owner may hold half of what others leave of a peer's window: a user with twenty
+/// thousand places would hold all of it.
 pub(super) const OWNERS_OF_USER_MAX: usize = 8;
-/// A place may have so many times what is still free of whatever all share (the dynamic threshold of
-/// Choudhury and Hahne, 1998): alone three of four…
+/// A place may have this many times what is still free of a shared resource (the dynamic threshold of
+/// Choudhury and Hahne, 1998): alone three of four.
 pub(super) const OF_PLACE: usize = 3;
-/// …and all places of one user so many times: alone seven of eight. So there always is something for one
-/// that comes later, whether it is of the same user or not.
+/// All places of one user may have this many times what is still free: alone seven of eight. So a
+/// newcomer always finds some free, whether it is of the same user or not.
 pub(super) const OF_USER: usize = 7;
 const _: () = assert!(OF_PLACE < OF_USER);
 
-/// Whether somebody who has so much may have more, of what there is so much of still. `times`: how often
-/// that.
+/// Whether an owner of `own` may have more, with `free` left: at most `times` what is free.
 pub(super) const fn is_within_share(own: usize, free: usize, times: usize) -> bool {
     own < free.saturating_mul(times)
 }
 
-/// What is known of a place for as long as anything of it is there: its connections may outlive it.
+/// Record of a place for as long as anything of it is there: its connections may outlive it.
 #[derive(Debug)]
 pub(super) struct Book {
     pub uid: u32,
     /// Whose its streams are, to the bundles. Not 0.
     pub owner: u32,
-    /// What its supervisor says it is for, once it has.
+    /// The program, once its supervisor has named it.
     pub program: Option<Program>,
     /// Its connections that are carried, by a bundle or by plain TCP.
     pub relays: usize,
@@ -47,7 +46,7 @@ pub(super) struct Book {
     pub has_ended: bool,
 }
 
-/// What is known of a user for as long as anything of it is there.
+/// Record of a user for as long as anything of it is there.
 #[derive(Debug, Default)]
 struct User {
     /// The owners that its places are, and how many places each of them.
@@ -71,7 +70,7 @@ impl Books {
         let fewest = fewest.min_by_key(|(owner, places)| (**places, **owner));
         let owner = match fewest {
             Some((owner, _)) if user.owners.len() >= OWNERS_OF_USER_MAX => *owner,
-            // Numbers begin anew after four billion places; 0 is nobody.
+            // Numbers wrap after four billion places; 0 is nobody.
             _ => u32::try_from(number % u64::from(u32::MAX)).unwrap_or_default() + 1,
         };
         *user.owners.entry(owner).or_default() += 1;
@@ -120,7 +119,7 @@ impl Books {
         self.places.get(&number)
     }
 
-    /// A place says what it is for.
+    /// Sets the program of a place.
     pub fn name(&mut self, number: u64, program: Program) {
         if let Some(book) = self.places.get_mut(&number) {
             book.program = Some(program);
@@ -250,7 +249,7 @@ mod tests {
         assert!(books.get(1).is_none() && !books.users.contains_key(&1000));
     }
 
-    /// Whoever comes later finds something, however many were there and took all they could.
+    /// A newcomer finds something free, however many were there and took all they could.
     #[test]
     fn nobody_has_all() {
         const ALL: usize = 1024;

@@ -15,13 +15,13 @@ use super::words::{Claim, EACCES, EADDRINUSE, ENOBUFS, ToSupervisor, Transport};
 use super::{Agent, Kind, UNREAD_ANSWERS_MAX, UNSAID_MAX, token};
 use crate::gateway::Given;
 
-/// Programs that wait until it is known whether another one still has the port they want; further
-/// ones are told that it has.
+/// The most programs that wait for the check whether another one still has the port they want; further ones are
+/// told that it has.
 pub const CLAIMS_MAX: usize = 1024;
 
 /// How often another port is tried for a program that takes any.
 const TRIES: u8 = 8;
-/// So many of one place, also of those that wait for a socket.
+/// The most of them of one place, including those that wait for a socket.
 const CLAIMS_OF_PLACE_MAX: usize = 64;
 /// How long a supervisor is waited for that was asked which ports its programs have, or for sockets. One that does
 /// not answer keeps the ports, and has none for others.
@@ -72,7 +72,7 @@ fn is_in_use(result: &Result<u16, Denied>) -> bool {
     }
 }
 
-/// The socket that a port is had by.
+/// The kind of socket that holds the port.
 fn kind_of(claim: &Claim) -> SocketKind {
     (claim.transport, claim.address.is_ipv6())
 }
@@ -100,7 +100,7 @@ impl Agent {
         self.begin_claim(now, node, waiting);
     }
 
-    /// What is of the outside address the gateway has to give first.
+    /// For a port of the outside address the gateway must grant it first.
     fn begin_claim(&mut self, now: Time, node: &mut Node, waiting: Waiting) {
         if self.gateway.is_none() {
             return self.serve_claim(now, node, waiting, true);
@@ -142,7 +142,8 @@ impl Agent {
         }
     }
 
-    /// Gives a program its port, or an error, or has it wait (on). `may_ask`: another place that has it.
+    /// Gives a program its port, or an error, or lets it wait. `may_ask`: another place that has the port may be
+    /// asked.
     fn serve_claim(&mut self, now: Time, node: &mut Node, waiting: Waiting, may_ask: bool) {
         let Waiting {
             place, id, claim, ..
@@ -177,7 +178,8 @@ impl Agent {
         self.fill_outward(place, kind_of(&claim));
     }
 
-    /// If another place of this node has the port, it is asked whether it still has: a server that is started anew comes before its end is told.
+    /// If another place of this node has the port, asks whether it still has: a restarted server comes before the
+    /// old one's end is known.
     fn looks_outside(&mut self, waiting: &Waiting) -> bool {
         let port = (waiting.claim.transport, waiting.claim.address.port());
         let Some(other) = self.holder_outside(waiting.place, port) else {
@@ -247,7 +249,7 @@ impl Agent {
         let Some(who) = self.claimant(index, claim.address.ip()) else {
             return Ok(claim.address.port());
         };
-        // Where a socket is the daemon's, the kernel would share the port among that user's.
+        // If the socket is the daemon's, the kernel would let that user's programs share the port.
         let reuse_port = claim.reuse_port && (self.network.is_some() || who.uid == own_uid());
         let claim = &Claim {
             reuse_port,
@@ -260,7 +262,7 @@ impl Agent {
         taken
     }
 
-    /// Who it is that wants a port at an address.
+    /// The claimant of a port at an address.
     pub(super) fn claimant(&self, index: usize, address: IpAddr) -> Option<Claimant> {
         let place = self.places.get(index)?;
         Some(Claimant {
@@ -271,7 +273,7 @@ impl Agent {
         })
     }
 
-    /// A program of a place has accepted what came to a port.
+    /// A program of a place has accepted a connection to a port.
     pub(super) fn lend_port(&mut self, index: usize, to: SocketAddr) {
         if let Some(who) = self.claimant(index, to.ip()) {
             let kind = (Transport::Tcp, to.is_ipv6());
@@ -282,7 +284,7 @@ impl Agent {
         }
     }
 
-    /// Those who have waited long enough are told that the port is taken, or cannot be had.
+    /// Tells those that have waited long enough that the port is taken, or cannot be had.
     pub(super) fn give_claims_up(&mut self, now: Time) {
         for claim in self.take_claims(|it| now.since(it.since) >= WAITS_MAX) {
             self.stats.unanswered += 1;
@@ -294,7 +296,7 @@ impl Agent {
         }
     }
 
-    /// Whether the place that has a port is asked if it still has, for another place.
+    /// Asks the place that has a port whether it still has, for another place. Returns whether it did.
     fn asks_whether_taken(&mut self, place: usize, other: usize) -> bool {
         let looks =
             |claim: &&Waiting| matches!(claim.awaited, Awaited::Look(_) | Awaited::LookOutside(_));

@@ -7,35 +7,35 @@ use std::net::{IpAddr, SocketAddr};
 
 use tabane_proto::Time;
 
-/// At once; beyond it the port that has most forgets whoever was heard of least lately, who is answered
-/// from the address that the route to there has.
+/// The most correspondents; beyond it the port with most forgets its least recent one, which is then
+/// answered from the address that the route to it has.
 pub const CORRESPONDENTS_MAX: usize = 4096;
-/// Who is heard of for so long no more is forgotten.
+/// A correspondent that was silent for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 struct Addresses {
-    /// That of this node, which was asked last.
+    /// This node's address that the correspondent asked last.
     outside: Option<IpAddr>,
-    /// That of the program's socket, as far as the program has not chosen it.
+    /// The address of the program's socket, if the program has not chosen one.
     inside: Option<IpAddr>,
     used: Time,
 }
 
-/// All of them: of a port, and with whom.
+/// All correspondents, by port and address.
 #[derive(Debug, Default)]
 pub struct Correspondents(HashMap<(usize, SocketAddr), Addresses>);
 
 impl Correspondents {
-    /// `from` has asked port `index` at an address. Returns the one it is to be given to.
+    /// `from` has sent to port `index` at an address. Returns the address to deliver it to.
     pub fn asked(&mut self, now: Time, index: usize, from: SocketAddr, at: IpAddr) -> IpAddr {
         let entry = self.entry(now, (index, from));
         entry.outside = Some(at);
         entry.inside.unwrap_or(at)
     }
 
-    /// The program of port `index` sends something, from an address that it has not chosen, or else
-    /// `None`. Returns the address that it is to come from, if one was asked at.
+    /// The program of port `index` sends, from an address that it has chosen, or else `None`. Returns
+    /// the source address to use, if the correspondent has asked at one.
     pub fn sent(
         &mut self,
         now: Time,
@@ -61,7 +61,7 @@ impl Correspondents {
         entry
     }
 
-    /// Of the port that has most, whoever was heard of least lately: others lose nobody for it.
+    /// Forgets the least recent correspondent of the port with most: other ports lose none.
     fn forget_oldest_of_most(&mut self) {
         let mut of_port: HashMap<usize, usize> = HashMap::new();
         for (index, _) in self.0.keys() {
@@ -80,12 +80,12 @@ impl Correspondents {
         }
     }
 
-    /// Forgets who is heard of no more.
+    /// Forgets silent correspondents.
     pub fn forget_old(&mut self, now: Time) {
         self.0.retain(|_, of| now.since(of.used) < IDLE_MAX);
     }
 
-    /// Forgets those of ports that are gone.
+    /// Forgets correspondents of ports that are gone.
     pub fn retain(&mut self, is_there: impl Fn(usize) -> bool) {
         self.0.retain(|(index, _), _| is_there(*index));
     }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(with.sent(time(1), 3, host(1), Some(at(9))), None);
         assert_eq!(with.asked(time(1), 3, host(1), at(1)), at(9));
         assert_eq!(with.sent(time(1), 3, host(1), Some(at(9))), Some(at(1)));
-        // Who has chosen an address is given what was sent to it.
+        // A program that has chosen an address gets what is sent to it.
         assert_eq!(with.sent(time(1), 3, host(1), None), Some(at(1)));
         assert_eq!(with.asked(time(1), 3, host(1), at(2)), at(2));
         // Another port is another matter.
@@ -133,7 +133,7 @@ mod tests {
         with.asked(time(2), 4, host(0), at(1));
         assert_eq!(with.0.len(), CORRESPONDENTS_MAX);
         assert_eq!(with.sent(time(2), 3, host(0), None), Some(at(1)));
-        // Of the port that has most: the other one keeps what it has.
+        // Of the port with most: the other one keeps its correspondent.
         for port in 0..CORRESPONDENTS_MAX {
             with.asked(time(3), 3, host(CORRESPONDENTS_MAX + port), at(1));
         }

@@ -18,8 +18,8 @@ use crate::daemon::closing::Lent;
 pub(super) const TURN_DATAGRAMS: usize = 64;
 
 impl Agent {
-    /// What a program has sent: from its port, if it has one, or else as through a NAT. Returns whether
-    /// there may be more.
+    /// Forwards a program's datagrams: from its port, if it has one, or else as through a NAT. Returns whether there
+    /// may be more.
     pub(super) fn send_datagrams_on(&mut self, now: Time, index: usize) -> bool {
         for _ in 0..TURN_DATAGRAMS {
             let Some(place) = self.places.get(index) else {
@@ -60,7 +60,7 @@ impl Agent {
         true
     }
 
-    /// Has the poller tell of what a program has sent, unless that is to wait.
+    /// Makes the poller report a program's datagrams, unless they must wait.
     pub(super) fn watch_datagrams(&mut self, index: usize) {
         let place = self.places.get(index);
         let Some((place, capture)) = place.and_then(|it| Some((it, it.capture.as_ref()?))) else {
@@ -75,7 +75,7 @@ impl Agent {
         let _ = self.poller.modify(socket, token, interest);
     }
 
-    /// A program speaks with somebody for the first time, by this socket. Returns whether it can.
+    /// Begins a program's flow with a new correspondent, by this socket. Returns whether that worked.
     pub(super) fn begin_flow(&mut self, now: Time, ends: Ends, outward: Lent<Outward>) -> bool {
         let (index, from, to) = ends;
         let is_own = self.places.get(index).is_some_and(|it| it.is_own(to.ip()));
@@ -98,7 +98,7 @@ impl Agent {
         has_begun
     }
 
-    /// What has come for a program that sent first.
+    /// Delivers datagrams to a program that sent first.
     pub(super) fn give_datagrams_back(&mut self, now: Time, index: usize, has_failed: bool) {
         if has_failed && self.flows.has_failed(index, &self.poller) {
             return;
@@ -111,7 +111,7 @@ impl Agent {
         }
     }
 
-    /// What has come to a port of a program.
+    /// Receives datagrams at a program's port.
     pub(super) fn take_in(&mut self, now: Time, node: &mut Node, index: usize) {
         let Some((place, transport)) = self.hosted.place_of(index) else {
             return;
@@ -121,12 +121,12 @@ impl Agent {
             Transport::Tcp => !self.take_connections_in(now, node, place, index),
         };
         if is_idle {
-            // Its user has shut it down, say: it would be told to be ready for ever.
+            // For example, its user has shut it down: it would be reported ready for ever.
             self.is_failing(place);
         }
     }
 
-    /// Returns `false` if there was none, nor any other reason for the poller to tell of it.
+    /// Returns `false` if there was none, and no other reason for the poller's report.
     fn take_connections_in(
         &mut self,
         now: Time,
@@ -181,16 +181,16 @@ impl Agent {
                 }
             };
             is_any = true;
-            // What is lost here might have been lost anywhere.
+            // A datagram that is lost here might have been lost anywhere.
             let _ = capture.send_datagram(from, to, &self.buffer[..bytes]);
         }
         true
     }
 }
 
-/// Tells a program that no way leads to whom it has sent something. By itself it would be told at once, by connect() or
-/// as it sends: whoever asks for a name does not wait then until nobody answers. Of any other error: what is lost here
-/// might have been lost anywhere.
+/// Tells a program that there is no route to the target of its datagram. Without `tabane run`, connect() or send()
+/// would say so at once, and a resolver need not wait for a time-out. Other errors are ignored: a datagram that is lost
+/// here might have been lost anywhere.
 pub(super) fn tell_nowhere(
     capture: &Capture,
     from: SocketAddr,

@@ -1,5 +1,5 @@
-//! Datagrams of programs: sent on by sockets of this node that are the program's user's, and the answers
-//! given back in the name of whoever sent them. What a NAT does, with its time limit (RFC 4787 section 4.3).
+//! Datagrams of programs: forwarded by sockets of this node that belong to the program's user; answers go back in
+//! their senders' names. This is what a NAT does, with its time limit (RFC 4787 section 4.3).
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ use crate::daemon::closing::Lent;
 /// Pairs of a program's socket and another host's at once; beyond it the place that has most
 /// loses the one that was used least lately.
 pub const FLOWS_MAX: usize = 4096;
-/// One that carries nothing for so long is forgotten.
+/// A flow that was idle for this long is forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(120);
-/// How often a socket may fail and nothing come of it.
+/// The most failures of a socket without a result.
 const FAILURES_MAX: u32 = 64;
-/// Whose socket, in which place, and with whom it speaks.
+/// The place, the program's end, and the correspondent.
 pub type Ends = (usize, SocketAddr, SocketAddr);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// The program learns that nobody receives what it sends.
+    /// Tells the program that nobody receives its datagrams.
     fn refuse(&self, capture: &Capture) {
         let (_, source, destination) = self.ends;
         let _ = capture.refuse_datagram(source, destination, Unreachable::Port);
@@ -51,10 +51,10 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Sends on what a program has sent; `None`: it speaks with them for the first time.
+    /// Forwards a program's datagram; `None`: the first one between these ends.
     ///
     /// # Errors
-    /// As send(2) has; what became of an earlier datagram is not among them.
+    /// Those of send(2), but not errors of earlier datagrams.
     pub fn send(
         &mut self,
         now: Time,
@@ -75,8 +75,8 @@ impl Flows {
         })
     }
 
-    /// A program speaks with somebody by this socket from now on, who is reached at `to`. `token` makes the
-    /// poller's tokens of flows.
+    /// Begins a flow by this socket, to a correspondent that is reached at `to`. `token` makes the poller's tokens
+    /// of flows.
     ///
     /// # Errors
     /// They cannot be reached; the socket cannot be watched.
@@ -110,7 +110,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Of the place that has most, the one that was used least lately: who begins many forgets its own.
+    /// The least recently used flow of the place with most: whoever begins many loses its own.
     fn oldest_of_most(&self) -> Option<usize> {
         let mut flows_of: HashMap<usize, usize> = HashMap::new();
         for (_, flow) in &self.flows {
@@ -125,13 +125,13 @@ impl Flows {
         oldest.map(|(index, _)| index)
     }
 
-    /// The place whose program a flow is of.
+    /// The place of a flow's program.
     pub fn place_of(&self, index: usize) -> Option<usize> {
         Some(self.flows.get(index)?.ends.0)
     }
 
-    /// The socket of a flow has failed. One that does so again and again, with nothing to be read, has
-    /// somebody who does not fetch what it has to tell (its error queue): it is forgotten. Returns whether it was.
+    /// The socket of a flow has failed. If it does so again and again without data, another owner of it does not
+    /// fetch its error queue: the flow is forgotten. Returns whether it was.
     pub fn has_failed(&mut self, index: usize, poller: &Poller) -> bool {
         let Some(flow) = self.flows.get_mut(index) else {
             return true;
@@ -144,7 +144,7 @@ impl Flows {
         is_failing
     }
 
-    /// Gives the program what has come for it.
+    /// Gives the program a datagram that has come for it.
     ///
     /// # Errors
     /// No more can be read now: in most cases, there is no more.
@@ -176,7 +176,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Forgets what is idle.
+    /// Forgets idle flows.
     pub fn forget_old(&mut self, now: Time, poller: &Poller) {
         self.retain(poller, |flow| now.since(flow.used) < IDLE_MAX);
     }

@@ -1,6 +1,6 @@
-//! Ports of programs, repeated in this node's own network namespace, so that others reach them as if
-//! there were no `tabane run`. Their sockets are the programs' users', who may have them as well and do with
-//! them what they like: so nothing here waits for one, or goes by what it was when it was bound.
+//! Ports of programs, repeated in this node's own network namespace, so that others reach them as without
+//! `tabane run`. The sockets belong to the programs' users, who may have them as well and do anything with
+//! them: so nothing here waits for one, or trusts its state from when it was bound.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,9 +25,9 @@ use crate::daemon::closing::Lent;
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
 /// alone (TCP), or as through a NAT (UDP).
 pub const HOSTED_MAX: usize = 4096;
-/// The [age](Port::age) of what is no longer new: one to two seconds.
+/// The [age](Port::age) from which a port is not new: one to two seconds.
 const OLD: u8 = 2;
-/// The age at which a port that nobody has asked for is given back, if no connection has come meanwhile.
+/// The age at which a lent port is given back if no connection has come meanwhile.
 const LENT_MAX: u8 = 10;
 
 /// Whose program it is.
@@ -37,7 +37,7 @@ pub struct Claimant {
     pub place: usize,
     /// Its user.
     pub uid: u32,
-    /// What that may have.
+    /// Its user's rights.
     pub rights: Rights,
     /// Whether the address that it claims is one of its place's own.
     pub has_address: bool,
@@ -63,7 +63,7 @@ pub enum Denied {
     Error(io::Error),
     /// A program of this place has it, or had it.
     Taken(usize),
-    /// There is no socket to be bound yet.
+    /// There is no socket to bind yet.
     Unready,
 }
 
@@ -120,7 +120,7 @@ struct Port {
     /// One of IPv6 leaves IPv4 to others.
     only_v6: bool,
     socket: Socket,
-    /// The program has not asked for it, but accepts what comes there.
+    /// The program has not claimed it, but accepts connections there.
     is_lent: bool,
     /// Others reach it: one of TCP may be held only, for a program that does not listen yet.
     is_open: bool,
@@ -147,7 +147,7 @@ impl Port {
         self.meets(Transport::Tcp, to, true) && self.is_had()
     }
 
-    /// Its user may have given it up by the socket itself. What of one of UDP nobody asks.
+    /// Whether the user still has it: it may have given it up through the socket. UDP ports are not checked.
     fn is_had(&self) -> bool {
         match &self.socket {
             Socket::Listener(listener) => listener.has(self.address, self.only_v6),
@@ -155,7 +155,7 @@ impl Port {
         }
     }
 
-    /// Whether others find somebody there who listens.
+    /// Whether others find a listener there.
     fn listens(&self) -> bool {
         matches!(&self.socket, Socket::Listener(listener) if listener.listens())
     }
@@ -182,7 +182,7 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// None yet. The alarm is that of this thread.
+    /// Empty at first. The alarm is this thread's.
     pub fn new(poller: &Arc<Poller>, alarm: &Rc<Alarm>) -> Hosted {
         Hosted {
             poller: Arc::clone(poller),
@@ -222,7 +222,7 @@ impl Hosted {
         if spare.is_none() {
             return Err(Denied::Unready);
         }
-        // What was lent to the user is now asked for, perhaps at more addresses.
+        // The user now claims the lent port, perhaps at more addresses.
         self.retain(|port| {
             let met = port.meets(transport, address, claim.only_v6);
             !(port.is_lent && port.uid == who.uid && met)
@@ -239,9 +239,9 @@ impl Hosted {
         self.take(who, claim, socket, token)
     }
 
-    /// The program of a place accepts what comes to a port that it has not asked for, as far as is known: it
-    /// has the port at this node, as long as it does, and nobody else can have it. If that cannot be, it
-    /// has it not; nor without a socket, until it accepts the next time. (`spare` and `token`: as in
+    /// The program of a place accepts connections to a port that it is not known to have claimed: it gets
+    /// the port at this node for as long as it does so, and nobody else can have it. If that fails, it does
+    /// not get it; nor without a socket, until it accepts the next time. (`spare` and `token`: as in
     /// [`Hosted::claim`].)
     pub fn lend(
         &mut self,
@@ -273,8 +273,8 @@ impl Hosted {
         }
     }
 
-    /// Whether the kernel would let a program of this user listen there: it has the port already, or
-    /// nobody has it, be it under `tabane run` or not.
+    /// Whether the kernel would let a program of this user listen there: the user has the port already, or
+    /// nobody has it, under `tabane run` or not.
     pub fn could_listen(&self, who: Claimant, to: SocketAddr) -> bool {
         if !who.may_have(to.port()) {
             return false;
@@ -306,11 +306,11 @@ impl Hosted {
     /// Whether the claimant may have the port, as far as this node's kernel does not see to it when it is bound.
     fn may_claim(&self, who: Claimant, claim: &Claim) -> Result<(), Denied> {
         let (transport, address) = (claim.transport, claim.address);
-        // The agent may bind those of root.
+        // The agent itself may bind root's ports.
         if !who.may_have(address.port()) {
             return Err(Denied::Error(io::Error::from_raw_os_error(EACCES)));
         }
-        // Of TCP it lets two have one that nobody listens at yet, whoever they are: those of ours all have
+        // For TCP the kernel lets two users have a port without a listener: all sockets here have
         // SO_REUSEADDR.
         let mut ports = self.ports.iter().map(|(_, port)| port);
         let others = ports.find(|port| {
@@ -342,7 +342,7 @@ impl Hosted {
         is_share
     }
 
-    /// A port that was bound is that of a place from now on.
+    /// Records that a bound port belongs to a place.
     fn take(
         &mut self,
         who: Claimant,
@@ -376,7 +376,7 @@ impl Hosted {
         Ok(address.port())
     }
 
-    /// Others reach a port from now on, if they did not before. If that cannot be, it is nobody's any more.
+    /// Opens a port to others, if it is not open. If that fails, it is nobody's any more.
     fn open(&mut self, index: usize, token: impl Fn(usize) -> u64) -> io::Result<()> {
         let port = &mut self.ports[index];
         if port.is_open {
@@ -429,7 +429,7 @@ impl Hosted {
         Ok(accepted.map(|(plain, from, to)| (plain, Opening { from, to })))
     }
 
-    /// The next datagram: from whom, to whom, and how many bytes of it are in `buffer`.
+    /// Receives the next datagram: source, destination, and its length in `buffer`.
     ///
     /// # Errors
     /// It cannot be read now.
@@ -454,8 +454,8 @@ impl Hosted {
         Ok(Some((from, (to, port.address.port()).into(), bytes)))
     }
 
-    /// What became of something that the program of a port has sent, and from which address, where it has
-    /// bound one.
+    /// The next error of a datagram that the program of a port has sent, and the address it was sent from,
+    /// if the program has bound one.
     pub fn next_told(&self, index: usize) -> Option<(SocketAddr, Told)> {
         let port = self.ports.get(index)?;
         let Socket::Datagrams(datagrams) = &port.socket else {
@@ -464,11 +464,11 @@ impl Hosted {
         Some((port.address, datagrams.next_told()?))
     }
 
-    /// Sends a datagram from the port that a program has sent it from. `is_chosen`: the program
-    /// chose that address. `None`: there is no such port.
+    /// Sends a datagram from the program's port. `is_chosen`: the program chose that address. `None`: there
+    /// is no such port.
     ///
     /// # Errors
-    /// As send(2) has; what became of an earlier datagram is not among them.
+    /// Those of send(2), but not errors of earlier datagrams.
     pub fn send(
         &mut self,
         now: Time,
@@ -527,7 +527,7 @@ impl Hosted {
         self.retain(|it| it.place != place);
     }
 
-    /// Forgets who asked long ago.
+    /// Forgets correspondents that asked long ago.
     pub fn forget_old(&mut self, now: Time) {
         self.correspondents.forget_old(now);
         for (_, port) in &mut self.ports {
@@ -552,7 +552,8 @@ impl Hosted {
         self.by_address.retain(|_, index| ports.contains(*index));
         self.correspondents.retain(|index| ports.contains(index));
         let poller = &self.poller;
-        // Here, not by a thread of their users': others may wait for the ports, or are told at once that they are free.
+        // Here, and not in their users' threads: others may wait for the ports, or are told at once that
+        // they are free.
         self.alarm.bounds(WAIT_MAX, || {
             for port in gone {
                 // Its user may have the socket still, so that closing it is not enough.
@@ -563,7 +564,7 @@ impl Hosted {
     }
 }
 
-/// Whether nobody else listens there, and somebody could.
+/// Tests whether somebody could listen there, and nobody else does.
 fn try_to_listen(at: SocketAddr) -> io::Result<()> {
     let socket = Outward::new(true, at.is_ipv6())?;
     socket.bind_to_listen(at, Sharing::default())?;

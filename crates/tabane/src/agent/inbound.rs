@@ -19,12 +19,12 @@ use super::words::ToSupervisor;
 use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
 use crate::daemon::closing::Lent;
 
-/// How long after its start an agent refuses nobody: those whom the one before had are on their way
+/// For this long after its start an agent refuses nobody: the programs of its predecessor are coming
 /// back.
 const RETURNING_MAX: Duration = Duration::from_secs(2);
 
-/// How long a supervisor is waited for that was asked to connect, or another node's agent that opened a
-/// stream: it has nothing else to do.
+/// How long to wait for a supervisor that was asked to connect, or for another node's agent that opened a
+/// stream: they have nothing else to do.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// No question has this number.
 const ANSWERED: u64 = 0;
@@ -93,15 +93,15 @@ impl Agent {
         self.read_opening(now, node, directory, index);
     }
 
-    /// Whether a node may open one more connection that nobody here has accepted yet; if not, that is
-    /// counted. None has all of what there is room for.
+    /// Whether a node may open one more connection that nobody here has accepted yet; if not, counts
+    /// that. No node can use up all the room.
     fn may_open(&mut self, peer: PeerId) -> bool {
         let of_peer = self.openings.get(&peer).copied().unwrap_or_default();
         let free = self.free_descriptors();
         self.is_share(is_within_share(of_peer, free, OF_PLACE))
     }
 
-    /// Refuses those of which the first bytes, which say what is wanted, do not come.
+    /// Refuses streams whose first bytes, which say what is wanted, do not come.
     pub(super) fn refuse_unsaid(&mut self, now: Time, node: &mut Node) {
         let is_late = |it: &Inbound| it.opening.is_none() && now.since(it.asked_at) >= ANSWER_MAX;
         let late = self.inbound.iter().filter(|(_, it)| is_late(it));
@@ -180,10 +180,10 @@ impl Agent {
         self.ask_anew(now, node, index);
     }
 
-    /// Who may be asked for a connection to a port of this node, the last first: the places of the user
-    /// that has the port, and among them first those that have said that they listen there. If it is
-    /// nobody's, all (each of them only if it [could have it](Agent::may_be_asked)), but none while those whom the
-    /// agent before this one had are on their way back: one of them may have it.
+    /// The places to ask for a connection to a port of this node, the last one first: those of the port's
+    /// user, and among them first those that have said that they listen there. If the port is nobody's,
+    /// all places (each only if it [could have it](Agent::may_be_asked)), but none while the
+    /// predecessor's programs are coming back: one of them may have it.
     fn places_for(&self, now: Time, to: SocketAddr) -> Vec<usize> {
         let holders = self.hosted.holders(to);
         let user = holders.first().map(|(uid, _)| *uid);
@@ -198,13 +198,14 @@ impl Agent {
     }
 
     /// Whether a connection from another node may be offered to a place: only if its user has the port at
-    /// this node, or could have it. (What came to a port of this node is for the place that has it.)
+    /// this node, or could have it. (A connection to a port of this node belongs to the place that has
+    /// it.)
     fn may_be_asked(&self, place: usize, to: SocketAddr) -> bool {
         let who = self.claimant(place, to.ip());
         who.is_some_and(|who| self.hosted.could_listen(who, to))
     }
 
-    /// Whether those whom the agent before this one had may still be on their way back.
+    /// Whether the predecessor's programs may still be coming back.
     pub(super) fn is_returning(&self, now: Time) -> bool {
         now.since(self.started) < RETURNING_MAX
     }
@@ -301,7 +302,7 @@ impl Agent {
         }
     }
 
-    /// Nobody comes back any more: who waits is refused, if nobody that is there accepts.
+    /// Nobody comes back any more: refuses waiting connections that no present place accepts.
     pub(super) fn refuse_waiting(&mut self, now: Time, node: &mut Node) {
         if !self.is_returning(now) {
             self.ask_returned(now, node);
@@ -321,7 +322,7 @@ impl Agent {
         waiting.map(|(index, _)| index).collect()
     }
 
-    /// A place has a socket that is connected or being connected, or an error.
+    /// A place's answer: a socket that is connected or connecting, or an error.
     pub(super) fn asked(
         &mut self,
         now: Time,
@@ -356,8 +357,8 @@ impl Agent {
         }
     }
 
-    /// Passes over those whose supervisors do not answer: one that is stopped, or does not want to, holds
-    /// up nobody who asks for another.
+    /// Passes over places whose supervisors do not answer: one that is stopped, or refuses to, holds up
+    /// nobody who asks for another.
     pub(super) fn pass_silent_over(&mut self, now: Time, node: &mut Node) {
         let is_silent = |it: &Inbound| {
             let waits = it.near.is_none() && it.asks().is_some();
@@ -396,7 +397,7 @@ impl Agent {
         }
     }
 
-    /// Those for whom a place is being asked.
+    /// Connections for which a place is being asked.
     pub(super) fn asking(&self, place: usize) -> Vec<usize> {
         let asking = |(_, inbound): &(usize, &Inbound)| inbound.asks() == Some(place);
         let asking = self.inbound.iter().filter(asking);
@@ -430,7 +431,7 @@ impl Agent {
             return;
         };
         if let Far::Stream(peer, stream) = far {
-            // A stream that was just opened takes a byte, or is broken, of which an event tells.
+            // A stream that was just opened takes a byte, unless it is broken, which an event reports.
             let _ = node.write_stream(now, peer, stream, &[0]);
             self.stats.accepted += 1;
             self.lend_port(place, to);

@@ -2,10 +2,10 @@
 //! loop.
 //!
 //! Each program (with all it starts) is in a network namespace of its own, a [`Place`]: the
-//! supervisor that `tabane run` leaves there hands its sockets over and stays for what can only be
-//! done within. A connection begins as a [`Held`](place::Held) SYN, becomes a [`Relay`] when the
-//! far end has accepted, or is refused as the far end refuses. What comes from another node's
-//! agent is an [`Inbound`] until a program here has accepted it.
+//! supervisor that `tabane run` leaves there hands its sockets over, and stays for work that can
+//! only be done inside. A connection begins as a [`Held`](place::Held) SYN, and becomes a
+//! [`Relay`] when the far end has accepted, or is refused as the far end refuses. A connection
+//! from another node's agent is an [`Inbound`] until a program here has accepted it.
 
 mod access;
 mod books;
@@ -72,7 +72,7 @@ use urgent::SERVICE_URGENT;
 use crate::daemon::closing::{Closing, Lent};
 use crate::gateway::Gateway;
 
-/// What the socket that supervisors connect to is called among those of a daemon.
+/// Name of the supervisors' socket among a daemon's sockets.
 pub const SOCKET_NAME: &str = "run";
 
 /// Connects to the daemon for everybody, or to that of this user's programs. Blocking.
@@ -83,7 +83,7 @@ pub fn find_daemon(audience: Audience) -> io::Result<Handover> {
     Sockets::of(audience).connect(SOCKET_NAME, Handover::connect)
 }
 
-/// What a read from a program takes at once.
+/// The most bytes of one read from a program.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Places at once; further ones are turned away.
 pub const PLACES_MAX: usize = 1024;
@@ -95,14 +95,14 @@ const UNSAID_MAX: usize = 65_536;
 const UNREAD_ANSWERS_MAX: usize = 256;
 /// How long a call of the loop waits at most, of a descriptor that its user has set to wait.
 const WAIT_MAX: Duration = Duration::from_millis(1);
-/// Why a place has ended; its supervisor is told.
+/// Why a place has ended, for its supervisor.
 const WAITS: &str = "a socket that was handed over has been set to wait";
 /// Connections at once over all places; further ones are refused.
 pub const RELAYS_MAX: usize = 65_536;
-/// How often that is looked at.
+/// Interval of checking that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What a token of the poller is for.
+/// Meaning of a poller's token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Listener = 1,
@@ -116,9 +116,9 @@ enum Kind {
     Datagrams,
     Flow,
     Hosted,
-    /// What leads outside of a place.
+    /// The way outside of a place.
     Tunnel,
-    /// What leads outside of the cluster, at its gateway: to read, and to write.
+    /// The way outside of the cluster, at its gateway: to read, and to write.
     Outside,
 }
 
@@ -171,9 +171,9 @@ struct Attempt {
     ends: Ends,
 }
 
-/// Who another node is, by its addresses.
+/// Finds other nodes by their addresses.
 pub trait Directory {
-    /// The peer that has this address, for programs: that of its virtual NIC or of a link.
+    /// The peer with this address of its virtual NIC or of a link.
     fn peer_at(&self, address: IpAddr) -> Option<PeerId>;
 
     /// Whether this node has this address, for programs.
@@ -184,7 +184,7 @@ pub trait Directory {
 pub struct Agent {
     poller: Arc<Poller>,
     listener: HandoverListener,
-    /// The user whose programs it is for, if it is not for all.
+    /// The only user whose programs it serves, if not all.
     only_of: Option<u32>,
     /// Who may begin.
     access: Access,
@@ -207,20 +207,20 @@ pub struct Agent {
     here: HashMap<IpAddr, bool>,
     claims: Vec<Waiting>,
     room: Room,
-    /// Connections of each node that nobody here has accepted yet.
+    /// For each node, its connections that nobody here has accepted yet.
     openings: HashMap<PeerId, usize>,
     closing: Closing,
     alarm: Rc<Alarm>,
-    /// This node's network namespace, if the kernel tells of which one a socket is.
+    /// This node's network namespace, if the kernel tells a socket's namespace.
     network: Option<Network>,
-    /// Places that have ended by what they did, by their numbers too, and why.
+    /// Places, with their numbers, that must end because of what they did, and why.
     ending: Vec<(usize, u64, &'static str)>,
     /// Nobody is welcome until the next look.
     is_shut: bool,
     owners: HashMap<(PeerId, StreamId), Owner>,
-    /// What other agents have begun to say of urgent bytes.
+    /// Incomplete announcements of urgent bytes from other agents.
     announcements: HashMap<(PeerId, StreamId), Vec<u8>>,
-    /// Urgent bytes of connections of which the program does not know yet that they stand.
+    /// Urgent bytes of connections that the program does not know to be established.
     early_marks: HashMap<(PeerId, StreamId), Vec<u64>>,
     /// Whose everything is.
     books: Books,
@@ -228,7 +228,7 @@ pub struct Agent {
     turns: Turns,
     /// Relays that wait for a program to read.
     unread: Unread,
-    /// Peers to which no link works.
+    /// Peers without a working link.
     silent: HashSet<PeerId>,
     buffer: Vec<u8>,
     /// A program has said something.
@@ -238,14 +238,14 @@ pub struct Agent {
     places_begun: u64,
     /// Limits that the log has told of.
     told: HashSet<&'static str>,
-    /// What the cluster file says of connections.
+    /// The cluster file's rules for connections.
     rules: RunSpec,
-    /// What was counted.
+    /// Counters.
     pub stats: AgentStats,
 }
 
 impl Agent {
-    /// For the supervisors that connect to `listener`, or only those of this user.
+    /// Serves the supervisors that connect to `listener`, or only those of this user.
     ///
     /// # Errors
     /// Those of the poller.
@@ -306,7 +306,7 @@ impl Agent {
         kind_of(token).is_some()
     }
 
-    /// Who may begin from now on; programs that have begun go on.
+    /// Changes who may begin; programs that have begun go on.
     pub fn set_access(&mut self, access: Access) {
         self.access = access;
     }
@@ -447,9 +447,9 @@ impl Agent {
         true
     }
 
-    /// Once a turn of the loop: goes on with what was interrupted, forgets what is too old, resets
-    /// what has waited too long for a link. `rules`: those that hold now. Returns whether there is
-    /// more to do at once.
+    /// Call it once a turn of the loop: continues interrupted work, forgets what is too old, and
+    /// resets connections that have waited too long for a link. `rules`: the current ones. Returns
+    /// whether there is more to do at once.
     pub fn turn(&mut self, now: Time, node: &mut Node, rules: RunSpec) -> bool {
         self.rules = rules;
         self.end_misbehaved(now, node);

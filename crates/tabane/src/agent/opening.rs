@@ -1,4 +1,4 @@
-//! The first bytes of a stream that carries a TCP connection: whose, and to whom (docs/protocol.md,
+//! The first bytes of a stream that carries a TCP connection: its two addresses (docs/protocol.md,
 //! 9.6.2). Pure.
 
 use std::net::{IpAddr, SocketAddr};

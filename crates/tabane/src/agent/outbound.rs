@@ -1,4 +1,4 @@
-//! Connections that begin here: held until it is known what the far end says.
+//! Connections that begin here: held until the far end's answer is known.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -17,21 +17,21 @@ use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
 use crate::daemon::closing::Lent;
 
-/// A peer that has never been there and has been looked for for so long is not just being connected to:
-/// its node is away, or runs without tabane.
+/// If a peer was never there and was sought for this long, it is not just connecting: its node is away, or
+/// runs without tabane.
 const PEER_NEW_MAX: Duration = Duration::from_secs(3);
 
 /// Connections taken in from one socket before others have their turn.
 pub(super) const TURN_CONNECTIONS: usize = 64;
 
-/// Whom a socket that was being connected has reached.
+/// The peer that a connecting socket has reached.
 ///
 /// # Errors
-/// Why it has reached nobody; or that it had, and was reset since.
+/// Why it has reached nobody; or it did, and was reset since.
 pub(super) fn reached_by(socket: &TcpStream) -> io::Result<SocketAddr> {
     let fails = |socket: &TcpStream| socket.take_error()?.map_or(Ok(()), Err);
     fails(socket)?;
-    // A reset may come between the two questions: then it is what there is to tell.
+    // If a reset comes between the two calls, report that.
     socket
         .peer_addr()
         .or_else(|gone| fails(socket).and(Err(gone)))
@@ -45,7 +45,7 @@ impl Agent {
         directory: &impl Directory,
         index: usize,
     ) {
-        // The poller tells of the rest.
+        // The poller reports the rest.
         for _ in 0..TURN_CONNECTIONS {
             let Some(capture) = self.places.get(index).and_then(|p| p.capture.as_ref()) else {
                 return;
@@ -58,7 +58,7 @@ impl Agent {
         }
     }
 
-    /// A program connects: asks whoever it wants.
+    /// A program connects: asks the target.
     pub(super) fn hold(
         &mut self,
         now: Time,
@@ -73,7 +73,7 @@ impl Agent {
         if let Some(held) = place.held.get_mut(&ends) {
             held.is_repeated(syn, now);
             if let (Awaited::Admitted(_), Some(capture)) = (&held.awaited, &place.capture) {
-                // It was lost, or what came of it.
+                // The SYN was lost, or its answer.
                 let _ = capture.admit(&held.syn);
             }
             return;
@@ -103,8 +103,8 @@ impl Agent {
         }
     }
 
-    /// Nobody in its namespace listens where the program connects to, which is an address of its node's own, or
-    /// loopback: perhaps somebody of the node does.
+    /// A program connects to an address of its own node, or loopback, where nobody in its namespace listens:
+    /// perhaps another program of the node does.
     pub(super) fn go_within_node(&mut self, now: Time, index: usize, ends: Ends) {
         match self.way_within_node(index, ends) {
             Some(way) => self.leave(now, index, ends, way),
@@ -115,8 +115,8 @@ impl Agent {
         }
     }
 
-    /// The way to an own address of a place's, at its node. The virtual NIC is not there if only this user's
-    /// programs have a daemon: then it is another of the node's addresses; `None`: there is none.
+    /// The way to an own address of a place, at its node. Without the virtual NIC (only this user's programs
+    /// have a daemon) it is another of the node's addresses; `None`: there is none.
     pub(super) fn way_within_node(&mut self, index: usize, (from, to): Ends) -> Option<Way> {
         let is_here = |agent: &mut Agent, address: IpAddr| {
             let known = agent.here.entry(address);
@@ -133,9 +133,9 @@ impl Agent {
         })
     }
 
-    /// Asks a node whether a program there accepts. One that is only just being connected to is waited
-    /// for; one that has not been there since this one began is gone to plainly, or, if that may not be,
-    /// waited for as a host that does not answer.
+    /// Asks a node whether a program there accepts. Waits for a node that is just being connected. For one
+    /// that has not been there since this one began, uses plain TCP; if that is forbidden, waits as for a
+    /// host that does not answer.
     pub(super) fn ask_peer(
         &mut self,
         now: Time,
@@ -173,14 +173,14 @@ impl Agent {
         self.go_plainly(now, place, ends, None);
     }
 
-    /// A peer is connected (again): asks it for those who wait for it.
+    /// A peer is connected (again): asks it for the connections that wait for it.
     pub fn peer_up(&mut self, now: Time, node: &mut Node, peer: PeerId) {
         for (place, ends) in self.waiting_for(|held| held.awaits_peer() == Some(peer)) {
             self.ask_peer(now, node, place, ends, peer);
         }
     }
 
-    /// Those who have waited long enough for a peer to be connected go plainly.
+    /// Connections that have waited long enough for a peer use plain TCP.
     pub(super) fn give_peers_up(&mut self, now: Time) {
         if !self.rules.plain_tcp {
             return;
@@ -201,8 +201,7 @@ impl Agent {
         self.places.iter().flat_map(of_place).collect()
     }
 
-    /// The stream by which another agent was asked, or which was to carry the connection, broke:
-    /// that node has begun anew.
+    /// The stream that asked another agent, or was to carry the connection, broke: that node has restarted.
     pub(super) fn broke(&mut self, now: Time, node: &mut Node, place: usize, ends: Ends) {
         let Some(held) = self.places.get_mut(place).map(|place| &mut place.held) else {
             return;
@@ -212,17 +211,17 @@ impl Agent {
                 let peer = *peer;
                 self.ask_peer(now, node, place, ends, peer);
             }
-            // The program's kernel has been told already: what comes out of it is reset.
+            // The program's kernel has been told already: the connection that comes out is reset.
             Some(Awaited::Admitted(_)) => drop(held.remove(&ends)),
             _ => {}
         }
     }
 
-    /// Connects plainly to another node of the cluster, or refuses it where the file says so.
+    /// Connects by plain TCP to another node of the cluster, or refuses if the file says so.
     fn go_plainly(&mut self, now: Time, place: usize, ends: Ends, from: Option<IpAddr>) {
         let is_outside = |place: &Place| place.is_outside(ends.1.ip());
         if self.places.get(place).is_some_and(is_outside) {
-            // The address is no way to the node that has the port.
+            // This address does not lead to the node that has the port.
             let error = io::ErrorKind::ConnectionRefused.into();
             return self.conclude(now, place, ends, Err(error));
         }
@@ -274,7 +273,7 @@ impl Agent {
         };
         let _ = self.poller.deregister(&*attempt.plain);
         let stands = match (reached_by(&attempt.plain), attempt.plain.local_addr()) {
-            // One that was given the port it is to connect to has found itself: nobody listens there.
+            // A socket whose own port is its target has connected to itself: nobody listens there.
             (Ok(peer), Ok(own)) if peer == own => Err(io::ErrorKind::ConnectionRefused.into()),
             (peer, _) => peer.map(drop),
         };
@@ -311,12 +310,12 @@ impl Agent {
                 self.owners.remove(&(peer, stream));
                 self.turned_away(now, place, ends, CODE_REFUSED);
             }
-            // What it was reset for is told by another event.
+            // Another event carries the reason for the reset.
             Ok(_) | Err(_) => {}
         }
     }
 
-    /// The other agent has nobody there: perhaps a program that is not under `tabane run`.
+    /// The other agent has nobody there: perhaps the program is not under `tabane run`.
     pub(super) fn turned_away(&mut self, now: Time, place: usize, ends: Ends, code: u32) {
         let Some(p) = self.places.get_mut(place) else {
             return;
@@ -325,7 +324,8 @@ impl Agent {
             return;
         };
         if let (CODE_RESET, Some(capture)) = (code, &p.capture) {
-            // A program had accepted it, and has reset it already. What comes out is reset as well.
+            // A program had accepted it, and has reset it already. The connection that comes out is reset as
+            // well.
             let _ = capture.admit(&held.syn);
             p.held.remove(&ends);
             return;
@@ -337,7 +337,7 @@ impl Agent {
         self.go_plainly(now, place, ends, None);
     }
 
-    /// It is known what the far end says: the program's kernel learns it.
+    /// The far end's answer is known: passes it to the program's kernel.
     pub(super) fn conclude(
         &mut self,
         now: Time,
@@ -366,12 +366,12 @@ impl Agent {
                     return;
                 };
                 self.stats.refused += 1;
-                // Of what else happened the program hears nothing, as of a host that does not answer.
+                // For other errors the program gets no answer, as from a silent host.
                 let _ = match error.kind() {
                     io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
                         capture.refuse(&held.syn)
                     }
-                    // An address that is not there, or may not be seen: from it there is no way.
+                    // An address that does not exist, or may not be used, has no route.
                     io::ErrorKind::NetworkUnreachable
                     | io::ErrorKind::AddrNotAvailable
                     | io::ErrorKind::InvalidInput => {
@@ -404,15 +404,15 @@ impl Agent {
                 Some(Awaited::Admitted(far)) => {
                     self.begin(now, node, index, Lent::ours(near), far);
                 }
-                // Whoever was to carry it is gone.
+                // The carrier is gone.
                 _ => reset(near),
             }
         }
         true
     }
 
-    /// What was accepted by a socket that the user of a place has as well: if that set it to wait, the place
-    /// has to end.
+    /// A result of accepting on a socket that the place's user has as well: if the user made it blocking,
+    /// the place must end.
     pub(super) fn accepted_by<T>(
         &mut self,
         place: usize,
@@ -469,7 +469,7 @@ mod tests {
         let at = listener.local_addr().expect("is bound");
         let server = thread::spawn(move || {
             for stream in listener.incoming().take(TIMES) {
-                // To close a socket of which not all was read resets the connection.
+                // Closing a socket with unread data resets the connection.
                 stream
                     .and_then(|stream| stream.peek(&mut [0]))
                     .expect("a byte");

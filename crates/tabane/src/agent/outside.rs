@@ -1,4 +1,4 @@
-//! What programs have to do with the outside address: their ports there, and the TUN by which they leave.
+//! Programs and the outside address: their ports there, and the TUN by which they leave.
 
 use std::io;
 use std::net::IpAddr;
@@ -52,7 +52,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Asks the gateway for a port, if it is one of the outside address: the number by which it answers.
+    /// Asks the gateway for a port, if it is one of the outside address; returns the number of the answer.
     pub(super) fn ask_gateway(
         &mut self,
         now: Time,
@@ -64,7 +64,7 @@ impl Agent {
         let may_have = self
             .claimant(index, address.ip())
             .is_some_and(|who| who.may_have(address.port()));
-        // Who may not is told so by others.
+        // Programs that may not have it get their error elsewhere.
         let gateway = self.gateway.as_mut().filter(|_| may_have)?;
         gateway.claim(
             now,
@@ -99,7 +99,7 @@ impl Agent {
         }
     }
 
-    /// A program connects to the outside address, at a port that nobody has in its namespace: asks the gateway who has it.
+    /// A program connects to a port of the outside address that nobody has in its namespace: asks the gateway who has it.
     pub(super) fn ask_whose(&mut self, now: Time, node: &mut Node, index: usize, ends: Ends) {
         let port = gateway::Port {
             transport: gateway::Transport::Tcp,
@@ -143,7 +143,7 @@ impl Agent {
         }
     }
 
-    /// What a place was made for, if its supervisor has said so.
+    /// The program of a place, if its supervisor has named it.
     pub fn command(&self, place: usize) -> Option<String> {
         let program = self.places.get(place)?.program.as_ref()?;
         Some(program.command.clone())
@@ -165,7 +165,7 @@ impl Agent {
         }
         while let Some((place, to, packet)) = gateway.poll_given() {
             let capture = self.places.get(place).and_then(|it| it.capture.as_ref());
-            // What is lost here might have been lost anywhere.
+            // A packet that is lost here might have been lost anywhere.
             let _ = capture.map(|capture| capture.give(&packet, to));
         }
         for (id, result) in answers {

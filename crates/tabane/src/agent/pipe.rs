@@ -1,22 +1,23 @@
-//! One direction of a connection that is carried on: bytes read from one side that the other has
-//! not taken yet, the marks of urgent ones among them, and the end behind them.
+//! One direction of a carried connection: bytes read from one side that the other has not accepted
+//! yet, the marks of urgent ones among them, and the end behind them.
 
 use std::collections::VecDeque;
 
-/// Urgent bytes at once; further ones are bytes as others. TCP itself knows of one at most.
+/// The most urgent bytes at once; further ones become ordinary bytes. TCP itself knows at most
+/// one.
 pub const MARKS_MAX: usize = 16;
 
 /// Bytes on their way from one side to the other.
 #[derive(Debug, Default)]
 pub struct Pipe {
     bytes: Vec<u8>,
-    /// What the other side has taken of them.
+    /// How many of them the other side has accepted.
     taken: usize,
-    /// What the other side has taken since the beginning.
+    /// Bytes that the other side has accepted since the beginning.
     total: u64,
-    /// Where urgent bytes are, counted from the beginning, in order.
+    /// Offsets of urgent bytes since the beginning, in order.
     marks: VecDeque<u64>,
-    /// Nothing more is to be read for now.
+    /// Reading pauses.
     rests: bool,
     /// The one side has said everything.
     ended: bool,
@@ -25,7 +26,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Whether there is nothing to be taken: the time to read more.
+    /// Whether it is empty: the time to read more.
     pub fn is_empty(&self) -> bool {
         self.taken == self.bytes.len()
     }
@@ -35,16 +36,16 @@ impl Pipe {
         self.is_empty() && !self.ended && !self.rests
     }
 
-    /// What is to be taken.
+    /// The bytes for the other side.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
 
-    /// Has the other side take what it can of what is to be taken.
+    /// Offers the bytes to the other side.
     ///
     /// # Errors
-    /// Those of `write`, which is given bytes, and whether they are an urgent one, and returns how
-    /// many of them were taken.
+    /// Those of `write`. It gets bytes, and whether they are an urgent one, and returns how many
+    /// of them were accepted.
     pub fn flush<E>(
         &mut self,
         write: impl FnMut(&[u8], bool) -> Result<usize, E>,
@@ -63,7 +64,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Has the other side take what it can of bytes that were read just now, and keeps the rest.
+    /// Offers bytes that were just read to the other side, and keeps the rest.
     ///
     /// # Errors
     /// As [`Pipe::flush`].
@@ -77,7 +78,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Has the other side take what it can of bytes that are kept elsewhere; returns how many it took.
+    /// Offers bytes that are stored elsewhere to the other side; returns how many it accepted.
     ///
     /// # Errors
     /// As [`Pipe::flush`].
@@ -99,7 +100,7 @@ impl Pipe {
         Ok(done)
     }
 
-    /// The other side has taken so many bytes that never were here.
+    /// The other side has accepted bytes that never were here.
     pub fn passed(&mut self, bytes: usize) {
         self.total += bytes as u64;
     }
@@ -118,7 +119,7 @@ impl Pipe {
         (length, false)
     }
 
-    /// What the other side has taken since the beginning.
+    /// Bytes that the other side has accepted since the beginning.
     pub const fn taken(&self) -> u64 {
         self.total
     }
@@ -138,12 +139,12 @@ impl Pipe {
         has_room
     }
 
-    /// A byte was read before, and is to be taken now.
+    /// Inserts a byte that was read before.
     pub fn keep(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
-    /// Whether nothing is to be read for now.
+    /// Sets whether reading pauses.
     pub fn rest(&mut self, rests: bool) {
         self.rests = rests;
     }
@@ -153,7 +154,7 @@ impl Pipe {
         self.ended = true;
     }
 
-    /// Whether the other side is to be told now that this was all. True once.
+    /// Whether to tell the other side now that this was all. True once.
     pub fn tells_end(&mut self) -> bool {
         let tells = self.ended && self.is_empty() && !self.end_told;
         self.end_told |= tells;
@@ -172,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes at once.
+    /// Accepts this many bytes at once.
     fn taking<'a>(
         most: usize,
         said: &'a mut Vec<(Vec<u8>, bool)>,

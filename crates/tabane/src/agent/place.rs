@@ -38,7 +38,7 @@ const FAILURES_MAX: u32 = 64;
 const OWN_MAX: usize = 64;
 /// Outside addresses: one of a family.
 const OUTSIDE_MAX: usize = 2;
-/// What a program is told whose user may not use the daemon.
+/// The message to a program whose user may not use the daemon.
 const NOT_HERE: &str = "`[run]` of the cluster file does not let this user use `tabane run` here";
 /// Words of one supervisor, and programs that begin, before others have their turn.
 const TURN_WORDS: usize = 64;
@@ -61,14 +61,14 @@ impl Way {
     }
 }
 
-/// What a connection that begins here waits for.
+/// What a new connection from here waits for.
 #[derive(Debug)]
 pub enum Awaited {
     /// The answer of another node's agent, by this stream.
     Stream(PeerId, StreamId),
     /// Another node, which is only just being connected to.
     Peer(PeerId),
-    /// The gateway's answer whose the port of the outside address is.
+    /// The gateway's answer about the owner of the outside port.
     Owner(u32),
     /// A socket by which it may leave its namespace.
     Socket(Way),
@@ -78,7 +78,7 @@ pub enum Awaited {
     Admitted(Far),
 }
 
-/// A program connects, and nobody has answered it yet.
+/// A program's connection that nobody has answered yet.
 #[derive(Debug)]
 pub struct Held {
     pub syn: Syn,
@@ -102,13 +102,13 @@ impl Held {
         }
     }
 
-    /// The program's kernel has sent it again, or a program that gave up begins anew.
+    /// The program's kernel has repeated it, or a program that gave up tries again.
     pub fn is_repeated(&mut self, syn: Syn, now: Time) {
         self.pause = now.since(self.seen).max(SYN_PAUSE);
         (self.syn, self.seen) = (syn, now);
     }
 
-    /// Whether somebody still waits for an answer: who does not has given up connecting.
+    /// Whether somebody still waits for an answer; otherwise the program has given up connecting.
     pub fn is_wanted(&self, now: Time) -> bool {
         match self.awaited {
             Awaited::Admitted(_) => now.since(self.since) < ADMITTED_MAX,
@@ -143,9 +143,10 @@ pub struct Place {
     pub number: u64,
     /// Whose program it is.
     pub uid: u32,
-    /// Who connected: the program itself, before it became that, or a process that stays beside it.
+    /// The connecting process: the program itself, before it became that, or a process that stays beside
+    /// it.
     pid: i32,
-    /// What its supervisor says it is for, once it has.
+    /// The program, once its supervisor has named it.
     pub program: Option<Program>,
     /// Its sockets, once its supervisor has handed them over.
     pub capture: Option<Lent<Capture>>,
@@ -155,7 +156,7 @@ pub struct Place {
     outside: Vec<IpAddr>,
     /// When it was welcomed.
     since: Time,
-    /// What its supervisor had no room for.
+    /// Messages for which its supervisor had no room.
     pub unsaid: VecDeque<Unsaid>,
     /// How often a socket of its has failed since the last look.
     failures: u32,
@@ -174,7 +175,7 @@ pub struct Unsaid {
     is_answer: bool,
 }
 
-/// What a namespace was made for. It may have ended, and others that it started be there.
+/// The program of a namespace. It may have ended while others that it started go on.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub pid: u32,
@@ -201,7 +202,7 @@ impl Place {
         }
     }
 
-    /// Says what is left to be said, as far as there is room; `false`: the supervisor is gone.
+    /// Sends waiting messages, as far as there is room; `false`: the supervisor is gone.
     pub fn say(&mut self) -> bool {
         while let Some(said) = self.unsaid.front() {
             match self.supervisor.send(&said.words, &[]) {
@@ -238,8 +239,8 @@ impl Place {
         self.outside.contains(&address)
     }
 
-    /// Whether a program that speaks from this address has chosen it: nobody has to who has one of its
-    /// family.
+    /// Whether a program that uses this address has chosen it: if the namespace has one address of the
+    /// family, there is no choice.
     pub fn is_chosen(&self, address: IpAddr) -> bool {
         let is_of_family = |(own, _): &(IpAddr, u8)| own.is_ipv4() == address.is_ipv4();
         !self.has(address) && self.own.iter().any(is_of_family)
@@ -262,7 +263,7 @@ impl Place {
     }
 }
 
-/// What of a namespace's sockets is watched, and as what.
+/// The sockets of a namespace that are watched, and their kinds.
 fn watched(capture: &Capture) -> [(BorrowedFd<'_>, Kind); 3] {
     [
         (capture.syn_descriptor(), Kind::Syn),
@@ -315,8 +316,8 @@ impl Agent {
         }
     }
 
-    /// Says something to the supervisor of a place, now or when it has room. `false`: it is gone, or
-    /// has not listened for long.
+    /// Sends a message to the supervisor of a place, now or when it has room. `false`: it is gone, or has
+    /// not read for long.
     pub(super) fn tell(&mut self, index: usize, words: &ToSupervisor) -> bool {
         let Some(place) = self.places.get_mut(index) else {
             return false;
@@ -339,12 +340,12 @@ impl Agent {
         is_there
     }
 
-    /// The supervisor of a place may have room again for what is left to be said.
+    /// The supervisor of a place may have room again for waiting messages.
     pub(super) fn go_on_saying(&mut self, index: usize, has_room: bool) {
         let Some(place) = self.places.get_mut(index).filter(|_| has_room) else {
             return;
         };
-        // If it is gone, it says nothing any more, which is noticed at once.
+        // If it is gone, the next read notices it at once.
         place.say();
         if place.unsaid.is_empty() {
             let token = token(Kind::Supervisor, index);
@@ -383,10 +384,10 @@ impl Agent {
                 None => return self.end_place(now, node, index),
             }
         }
-        // The poller tells of the rest.
+        // The poller reports the rest.
     }
 
-    /// Does what the supervisor of a place wants. Takes of the descriptors those that are wanted.
+    /// Handles a request of a place's supervisor. Takes the descriptors that are wanted.
     ///
     /// # Errors
     /// Why the place has to end.
@@ -493,8 +494,8 @@ impl Agent {
         Ok(())
     }
 
-    /// What a place is said to be for. The process is the one that is said if the kernel says that it is the
-    /// same user's, and else the one that has connected.
+    /// Sets the program of a place. The process is the one that the supervisor names if the kernel says
+    /// that it is the same user's, and otherwise the one that has connected.
     fn name_place(&mut self, index: usize, said_pid: u32, command: &str) {
         let place = &mut self.places[index];
         let connected = u32::try_from(place.pid).unwrap_or_default();
@@ -511,9 +512,8 @@ impl Agent {
         place.program = Some(program);
     }
 
-    /// Something is wrong with the sockets of a place that are watched, of which reading them would tell
-    /// nothing, if it is so again and again: who else has them does not fetch their errors. Returns
-    /// whether it has to end.
+    /// A watched socket of a place has an error that reading does not show. If that happens again and
+    /// again, another owner of the socket does not fetch its errors. Returns whether the place must end.
     pub(super) fn is_failing(&mut self, index: usize) -> bool {
         let Some(place) = self.places.get_mut(index) else {
             return true;
@@ -546,7 +546,7 @@ impl Agent {
         }
     }
 
-    /// Ends a place by what it has done, and tells its supervisor.
+    /// Ends a place because of what it has done, and tells its supervisor.
     fn end_for(&mut self, now: Time, node: &mut Node, index: usize, why: &'static str) {
         self.stats.ended += 1;
         let why = why.to_owned();
@@ -582,8 +582,8 @@ impl Agent {
         }
     }
 
-    /// A program and all it started have ended, or their supervisor was killed. What they said before that
-    /// may only be seen now: it goes on.
+    /// A program and all it started have ended, or their supervisor was killed. Data that they sent before
+    /// may be seen only now, and is still carried.
     fn end_place(&mut self, now: Time, node: &mut Node, index: usize) {
         let mut turns = 0..LAST_TURNS;
         while turns.next().is_some() && self.accept(now, node, index) {}

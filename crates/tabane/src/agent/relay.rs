@@ -1,5 +1,5 @@
-//! A program's TCP connection, carried on: by a stream of a bundle, or, to where there is none, by
-//! a plain TCP connection of this node.
+//! A program's TCP connection, carried by a stream of a bundle, or by a plain TCP connection of this node
+//! where there is no bundle.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
@@ -17,13 +17,13 @@ use super::unread::Stands;
 use crate::daemon::closing::Lent;
 use crate::status::Reader;
 
-/// What one connection moves in a turn, each way; then others have theirs.
+/// The most bytes that one connection moves in a turn, each way.
 const TURN_BYTES: usize = 1024 * 1024;
 
-/// How often a socket may fail and nothing come of it.
+/// The most failures of a socket without a result.
 const FAILURES_MAX: u32 = 256;
 
-/// What is read of a program at once, if the stream takes so much.
+/// The most bytes read from a program at once, if the stream accepts as many.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The side that is not the program's.
@@ -45,14 +45,14 @@ pub enum Standing {
     },
     /// Both sides have said everything.
     Over,
-    /// One side was reset: the other is to be.
+    /// One side was reset, so the other must be.
     Reset,
 }
 
-/// What the poller says of a socket: reads that would only say "nothing now" are left out.
+/// The poller's knowledge of a socket: reads that would only return "nothing now" are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Readable {
-    /// It says nothing, and will.
+    /// Nothing to read now; the poller will report.
     #[default]
     Untold,
     /// There is something, and the first byte of it is not urgent.
@@ -62,7 +62,7 @@ pub enum Readable {
 }
 
 impl Readable {
-    /// What an event says.
+    /// The state after an event.
     pub fn of(ready: Ready) -> Readable {
         match ready {
             Ready { urgent: true, .. } => Readable::Perhaps,
@@ -72,7 +72,7 @@ impl Readable {
     }
 }
 
-/// What the poller says of the sockets of a connection.
+/// The poller's knowledge of a connection's sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     /// The program's.
@@ -111,28 +111,28 @@ pub struct Relay {
     near: Lent<TcpStream>,
     far: Far,
     out: Pipe,
-    /// The stream takes nothing more now, and the poller is not to say what the program has.
+    /// The stream accepts nothing now, so the poller need not report the program's data.
     is_out_full: bool,
     back: Pipe,
-    /// The program takes nothing more now, and the stream has more.
+    /// The program accepts nothing now, and the stream has more.
     is_back_full: bool,
-    /// An urgent byte of the program's that the other agent is to hear of first, and the stream that
-    /// tells it.
+    /// An urgent byte of the program's that the other agent must hear of first, and the stream that
+    /// announces it.
     urgent: Option<(u8, Option<StreamId>)>,
     /// `Nothing` before they are watched.
     near_interest: Interest,
     plain_interest: Interest,
-    /// What its last turn moved, both ways.
+    /// Bytes that its last turn moved, both ways.
     moved: usize,
     /// How often its sockets have failed since it last moved anything.
     failures: u32,
-    /// No link to the far end works, and the program hears nothing.
+    /// No link to the far end works, and the program gets no answers.
     silence: Option<Silence>,
     /// It waits for a turn.
     pub in_line: bool,
-    /// Whether it waits for somebody to read.
+    /// Whether it waits for a reader.
     pub stands: Stands,
-    /// Its place in the list of those that do.
+    /// Its index in the list of such relays.
     pub unread_at: Option<usize>,
 }
 
@@ -180,7 +180,7 @@ impl Relay {
         }
     }
 
-    /// The number of the place whose program has it.
+    /// The number of the program's place.
     pub const fn place(&self) -> u64 {
         self.place
     }
@@ -206,7 +206,7 @@ impl Relay {
         }
     }
 
-    /// Moves what can be moved without waiting, through `buffer`.
+    /// Moves as much as possible without waiting, through `buffer`.
     pub fn turn(&mut self, now: Time, node: &mut Node, told: Told, buffer: &mut [u8]) -> Standing {
         let taken = (self.out.taken(), self.back.taken());
         let moved = self.move_out(now, node, told.near, buffer);
@@ -224,7 +224,7 @@ impl Relay {
         Standing::Goes { eager }
     }
 
-    /// Notes what was moved, and for whom it waits now; `before`: what both had taken before the turn.
+    /// Records progress, and whom it waits for now; `before`: what both had taken before the turn.
     fn look(&mut self, now: Time, before: (u64, u64)) {
         let moved = (self.out.taken() - before.0, self.back.taken() - before.1);
         self.moved = (moved.0 + moved.1) as usize;
@@ -243,22 +243,22 @@ impl Relay {
         };
     }
 
-    /// Whether the program takes nothing more now of what is there for it.
+    /// Whether data waits that the program does not accept now.
     fn waits_for_program(&self) -> bool {
         self.is_back_full || !self.back.is_empty()
     }
 
-    /// Whether the far end takes nothing more now of what the program says.
+    /// Whether the program's data waits that the far end does not accept now.
     fn waits_for_far(&self) -> bool {
         self.is_out_full || !self.out.is_empty()
     }
 
-    /// What its last turn moved, both ways.
+    /// Bytes that its last turn moved, both ways.
     pub const fn moved(&self) -> usize {
         self.moved
     }
 
-    /// How many bytes are known to wait here for one to read them. What waits at a peer is known there.
+    /// Bytes known to wait here for a reader. Those that wait at a peer are known there.
     pub fn waiting_bytes(&self, node: &Node, reader: Reader) -> u64 {
         let bytes = match (reader, self.stream()) {
             (Reader::Peer, _) => self.out.bytes().len(),
@@ -365,7 +365,7 @@ impl Relay {
         Ok(moved >= TURN_BYTES && back.wants() && !self.is_back_full)
     }
 
-    /// Has the program's kernel hear nothing of the far end, as long as no link to it works, or hear it again.
+    /// Silences the far end towards the program's kernel, while no link to it works, or ends that.
     pub fn silence(&mut self, is_silent: bool) {
         match &self.silence {
             // If it cannot be, the program waits for longer than it has asked for.
@@ -375,20 +375,19 @@ impl Relay {
         }
     }
 
-    /// Where the urgent byte is that the other agent is to hear of, if there is one that nobody tells
-    /// it of yet.
+    /// The offset of the urgent byte that must be announced to the other agent, if nothing announces it yet.
     pub fn announces(&self) -> Option<u64> {
         matches!(self.urgent, Some((_, None))).then(|| self.out.total())
     }
 
-    /// The stream that tells of it.
+    /// Sets the stream that announces it.
     pub fn announced_by(&mut self, stream: StreamId) {
         if let Some((_, by)) = &mut self.urgent {
             *by = Some(stream);
         }
     }
 
-    /// The stream that tells of the urgent byte now.
+    /// The stream that announces the urgent byte now.
     pub fn announcement(&self) -> Option<StreamId> {
         self.urgent?.1
     }
@@ -406,7 +405,7 @@ impl Relay {
         self.back.mark(at)
     }
 
-    /// Whether a socket has failed from which nothing is wanted now: no read and no write would tell.
+    /// Whether a socket has failed from which nothing is wanted now: no read and no write would show it.
     pub fn has_failed(&self, is_near: bool) -> bool {
         let (socket, interest) = match is_near {
             true => (Some(self.near()), self.near_interest),
@@ -416,7 +415,7 @@ impl Relay {
         interest == Interest::Failure && socket.is_some_and(has_error)
     }
 
-    /// Has the poller wake the loop for what can go on then, or is broken, and for nothing else.
+    /// Makes the poller wake the loop exactly for what can go on then, or is broken.
     ///
     /// # Errors
     /// Those of the poller.
@@ -464,9 +463,8 @@ impl Relay {
         break_when_closed(&self.near);
     }
 
-    /// The poller says that a socket has failed. Returns whether it has so often, though nothing came of it,
-    /// that it wakes the loop for nothing: who else has it does not fetch what it has to tell (its error
-    /// queue).
+    /// The poller reports that a socket has failed. Returns whether that has happened so often without a
+    /// result that the wake-ups are useless: another owner of the socket does not fetch its error queue.
     pub fn is_failing(&mut self) -> bool {
         self.failures += 1;
         self.failures > FAILURES_MAX
@@ -509,7 +507,7 @@ fn watch(
     Ok(())
 }
 
-/// Whoever waited to write was not watched for reading meanwhile.
+/// A socket that waited to write was not watched for reading meanwhile.
 const fn after_waiting(told: Readable, has_waited: bool) -> Readable {
     match told {
         Readable::Untold if has_waited => Readable::Perhaps,
@@ -586,8 +584,8 @@ fn write_far(
     }
 }
 
-/// Has the stream take what the program said, straight to where it is sent from. Returns what was read,
-/// and how much it could have been; `None`: the stream takes nothing now.
+/// Moves the program's data straight into the stream's send buffer. Returns the bytes read and the room
+/// there was; `None`: the stream accepts nothing now.
 fn near_to_stream(
     near: &mut TcpStream,
     now: Time,
@@ -615,8 +613,8 @@ fn near_to_stream(
     }
 }
 
-/// Has the program take what has come on the stream, straight from where it came to. Returns how much
-/// it was, and whether the program takes nothing more now.
+/// Moves the stream's data straight from its receive buffer to the program. Returns the bytes moved, and
+/// whether the program accepts nothing more now.
 fn stream_to_near(
     (peer, stream): (PeerId, StreamId),
     now: Time,
@@ -630,7 +628,7 @@ fn stream_to_near(
         let there = node.readable_bytes(peer, stream);
         let read = node.take_stream(now, peer, stream, |bytes| {
             offered = bytes.len();
-            // What does not lie together is to reach the program together.
+            // Data in several pieces should reach the program together.
             let more = there > offered;
             taken = back.offer(bytes, |bytes, is_urgent| match more && !is_urgent {
                 true => written(write_more(near, bytes)),
@@ -645,15 +643,15 @@ fn stream_to_near(
             Ok(_) if taken < offered => return Ok((moved, true)),
             Ok(_) if taken == 0 => break,
             Ok(_) => {}
-            // Also of a stream that is gone: it broke, of which an event is yet to tell, since its end
-            // is read here before it may be forgotten.
+            // Also if the stream is gone: it broke, which an event will report, because its end is read here
+            // before it may be forgotten.
             Err(_) => return Err(Broken),
         }
     }
     Ok((moved, false))
 }
 
-/// Has the program take what has come on a plain connection. Returns how much it was.
+/// Moves data of a plain connection to the program. Returns how much.
 fn plain_to_near(
     plain: &mut TcpStream,
     told: Readable,

@@ -15,7 +15,7 @@ use crate::daemon::closing::Lent;
 use crate::daemon::log;
 
 impl Agent {
-    /// Both sides stand: carries what they say.
+    /// Both sides are connected: carries their data.
     pub(super) fn begin(
         &mut self,
         now: Time,
@@ -48,7 +48,7 @@ impl Agent {
         self.relay(now, node, index, Told::default());
     }
 
-    /// Moves what can be moved in this turn of the loop.
+    /// Moves as much as possible in this turn of the loop.
     pub(super) fn relay(&mut self, now: Time, node: &mut Node, index: usize, told: Told) {
         if self.turns.is_over() {
             return self.wait_for_turn(index);
@@ -95,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// A link to a peer works again, or does so no more. If none does, programs hear nothing of it.
+    /// A link to a peer works again, or has failed. If none works, the far ends are silent to programs.
     pub fn link_changed(&mut self, now: Time, node: &Node, peer: PeerId) {
         let is_silent = without_links(now, node, peer).is_some();
         let has_changed = match is_silent {
@@ -115,8 +115,8 @@ impl Agent {
         }
     }
 
-    /// Resets what has waited too long for a link to its far end; and has programs hear nothing of a far end to which
-    /// none works, also those that have begun since it fell silent.
+    /// Resets connections that have waited too long for a link to their far end; and silences far ends without a
+    /// working link, also for connections that began since.
     pub(super) fn reset_cut_off(&mut self, now: Time, node: &mut Node, at_most: Duration) {
         // How long none has worked to a peer, and its relays if that is too long.
         let mut relays_of: BTreeMap<PeerId, (Option<Duration>, Vec<usize>)> = BTreeMap::new();

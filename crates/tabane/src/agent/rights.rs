@@ -1,5 +1,5 @@
-//! Which ports a user may have, by the kernel's rules and by who asked (SO_PEERCRED): not by what is said
-//! in a namespace, in which a user may do everything.
+//! Which ports a user may have, by the kernel's rules and the kernel's word on who asks (SO_PEERCRED): not by
+//! what is said in a namespace, in which a user may do everything.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ impl Rights {
         }
     }
 
-    /// Whether a user may have a port of this number at this node, if nobody else has it. Of port 0 the kernel
-    /// makes one that anybody may have.
+    /// Whether a user may have this port at this node, if nobody else has it. Instead of port 0 the kernel
+    /// chooses one that anybody may have.
     pub fn may_have(self, uid: u32, port: u16) -> bool {
         uid == ROOT || port == 0 || port >= self.unprivileged_port_min
     }

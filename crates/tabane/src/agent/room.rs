@@ -1,5 +1,4 @@
-//! How much there is room for. Descriptors are what is scarce: of one process the system permits so
-//! many and no more.
+//! How much room there is. Descriptors are the scarce resource: the system limits them for each process.
 
 use std::fs::File;
 use std::io;
@@ -14,16 +13,16 @@ use super::{Agent, PLACES_MAX, RELAYS_MAX};
 use crate::daemon::log;
 use crate::status::is_exhausted;
 
-/// What everything but connections may need, and the daemon itself besides.
+/// Descriptors for everything but connections, including the daemon itself.
 const OTHER_DESCRIPTORS: u64 =
     (8 + SPARES_MAX) as u64 * PLACES_MAX as u64 + (FLOWS_MAX + HOSTED_MAX) as u64 + 256;
-/// Where there are too few for all of that, connections may have three of four, beside what the daemon
-/// has in any case.
+/// If there are too few for all of that, connections may have three of four of those that the daemon does not
+/// need in any case.
 const SHARE_OF_CONNECTIONS: (u64, u64) = (3, 4);
 const DAEMON_DESCRIPTORS: u64 = 64;
-/// What a connection needs that is carried by plain TCP; one that is carried by a bundle needs half.
+/// Descriptors of a connection that plain TCP carries; one that a bundle carries needs half.
 pub(super) const PLAIN_DESCRIPTORS: usize = 2;
-/// What there is if the system does not say.
+/// The assumed limit if the system does not say.
 const USUAL_DESCRIPTORS: u64 = 1024;
 const SPARE: &str = "/dev/null";
 
@@ -31,7 +30,7 @@ const SPARE: &str = "/dev/null";
 #[derive(Debug)]
 pub(super) struct Room {
     descriptors_max: usize,
-    /// Given up to turn somebody away when there is no descriptor for them.
+    /// Given up to turn somebody away when no descriptor is left.
     spare: Option<File>,
 }
 
@@ -58,7 +57,7 @@ impl Agent {
 
     /// Descriptors of connections, begun and asked for.
     fn used_descriptors(&self) -> usize {
-        // Of those that are only asked for there is a stream, or an attempt.
+        // A connection that is only being asked for has a stream or an attempt.
         let plain = self.plain_relays + self.attempts.len() + self.inbound.len();
         self.owners.len() + plain * PLAIN_DESCRIPTORS
     }
@@ -69,7 +68,7 @@ impl Agent {
         self.room.descriptors_max.saturating_sub(used)
     }
 
-    /// Whether one more of those that were asked for may be carried; if not, that is counted.
+    /// Whether one more of the connections being asked for may be carried; if not, counts that.
     pub(super) fn has_room_to_carry(&mut self) -> bool {
         let carried = self.relays.len() - self.plain_relays;
         self.is_below_limit(carried + self.plain_relays * PLAIN_DESCRIPTORS)
@@ -82,8 +81,8 @@ impl Agent {
         is_below
     }
 
-    /// What was accepted, if anything was. One for whom there is no descriptor is turned away: were it
-    /// left waiting, the loop would be woken for it without a pause. Who cannot be is left, and the loop rests.
+    /// An accepted connection, if there was one. One for which there is no descriptor is turned away: left
+    /// waiting, it would wake the loop without a pause. If even that fails it is left, and the loop rests.
     pub(super) fn accepted<T>(
         &mut self,
         accept: impl Fn(&Agent) -> io::Result<Option<T>>,
@@ -118,10 +117,10 @@ impl Agent {
         }
     }
 
-    /// What was read, if that is not only put off: then the loop rests first.
+    /// The result of a read, unless it must be repeated: then the loop rests first.
     ///
     /// # Errors
-    /// What it tells of what was read.
+    /// Those of the read.
     pub(super) fn taken<T>(&mut self, read: io::Result<Option<T>>) -> io::Result<Option<T>> {
         match read {
             Err(error) if says_nothing(&error) => {

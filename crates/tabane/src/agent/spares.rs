@@ -1,6 +1,6 @@
-//! Sockets that a place has ready, so that its supervisor need not be asked for each: those that speak for
-//! programs of other nodes to the programs of the place, and those by which its programs leave their namespace and
-//! have their ports outside.
+//! Sockets that a place has ready, so that its supervisor need not be asked for each: those that speak for programs of
+//! other nodes to the place's programs, and those by which its programs leave their namespace and have their ports
+//! outside.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,8 +18,8 @@ use crate::daemon::closing::Lent;
 
 /// Sockets that speak for programs of other nodes, which a place has ready.
 const SPEAKERS: usize = 8;
-/// Sockets by which programs leave and have ports, of each kind: so many connections, first datagrams and ports wait for
-/// nobody. (Also of a program that has ended meanwhile: nobody would make any more.)
+/// Number of ready sockets by which programs leave and have ports, of each kind: this many connections, first datagrams
+/// and ports need not wait. (They also serve a program that has ended meanwhile, when nobody would make any more.)
 const OUTWARD: usize = 2;
 /// Most that it has, of all kinds: as many as come at once find room.
 pub(super) const SPARES_MAX: usize = 6 * DESCRIPTORS_MAX;
@@ -44,8 +44,8 @@ impl<T, W> Default for Pool<T, W> {
 }
 
 impl<T, W> Pool<T, W> {
-    /// How many are to be asked for now, if any, so that so many are ready beside those that are waited for
-    /// here, and by others.
+    /// How many to ask for now, if any, so that `ready` of them are left besides those that connections here, and
+    /// others, wait for.
     fn ask(&mut self, ready: usize, others: usize) -> Option<usize> {
         let wanted = ready + self.waiting.len() + others;
         if self.is_asked || self.ready.len() + ready / 2 > wanted {
@@ -65,10 +65,10 @@ impl<T, W> Pool<T, W> {
     }
 }
 
-/// Of the sockets by which programs leave, and have ports: of what, and whether of IPv6.
+/// Kind of a socket by which programs leave, or have ports: protocol, and whether IPv6.
 pub(super) type SocketKind = (Transport, bool);
 
-/// A first datagram, and between whom it goes.
+/// A first datagram, and its ends.
 type First = (flows::Ends, Vec<u8>);
 
 /// All that a place has, of IPv4 and of IPv6.
@@ -80,7 +80,7 @@ pub(super) struct Spares {
 }
 
 impl Spares {
-    /// Those of a kind by which programs leave, or have ports.
+    /// Ready sockets of a kind by which programs leave, or have ports.
     fn outward(&mut self, (transport, is_v6): SocketKind) -> &mut Vec<Lent<Outward>> {
         match transport {
             Transport::Tcp => &mut self.streams[usize::from(is_v6)].ready,
@@ -113,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// They have come. Takes of the descriptors those that are wanted.
+    /// They have come. Takes the descriptors that are wanted.
     pub(super) fn add_speakers(&mut self, index: usize, is_v6: bool, come: &mut Vec<OwnedFd>) {
         let Some(place) = self.places.get_mut(index) else {
             return;
@@ -153,8 +153,8 @@ impl Agent {
         self.serve_waiting(now, index, Transport::Udp, to.is_ipv6());
     }
 
-    /// Sockets by which a place's programs leave have come, or could not be made if there are none. Takes
-    /// of the descriptors those that are wanted.
+    /// Sockets by which a place's programs leave have come; none if they could not be made. Takes the descriptors that
+    /// are wanted.
     pub(super) fn add_outward(
         &mut self,
         now: Time,
@@ -238,7 +238,7 @@ impl Agent {
         self.fill_outward(index, kind);
     }
 
-    /// Gives sockets to what waits for them, as far as there are any, and asks for more.
+    /// Gives sockets to waiting connections, as far as there are any, and asks for more.
     fn serve_waiting(&mut self, now: Time, index: usize, transport: Transport, is_v6: bool) {
         match transport {
             Transport::Tcp => self.connect_waiting(now, index, is_v6),
@@ -247,7 +247,7 @@ impl Agent {
         self.fill_outward(index, (transport, is_v6));
     }
 
-    /// Asks for sockets by which programs leave, if there are few.
+    /// Asks for sockets by which programs leave, if few are left.
     pub(super) fn fill_outward(&mut self, index: usize, kind: SocketKind) {
         let claims = self.claims_for(index, kind);
         let Some(place) = self.places.get_mut(index) else {
@@ -275,7 +275,7 @@ impl Agent {
             let Some(ends) = pool.waiting.front().copied() else {
                 return;
             };
-            // Who has given up, and what somebody waits for otherwise by now, needs none.
+            // A connection that was given up, or waits for something else by now, needs none.
             let way = match place.held.get(&ends).map(|held| &held.awaited) {
                 Some(Awaited::Socket(way)) => *way,
                 _ => {

@@ -1,4 +1,4 @@
-//! What the agent counts, and what it says of itself.
+//! The agent's counters and status.
 
 use std::net::SocketAddr;
 
@@ -8,20 +8,20 @@ use super::Agent;
 use crate::daemon::log;
 use crate::status::{ProgramStatus, RunStatus};
 
-/// What was counted.
+/// The counters.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct AgentStats {
     /// Connections that were carried by a bundle.
     pub carried: u64,
     /// Connections of programs that were carried by plain TCP.
     pub plain: u64,
-    /// Connections that were refused, by the far end or since nobody was there.
+    /// Connections that were refused, by the far end or because nobody was there.
     pub refused: u64,
     /// Connections that came from programs of other nodes.
     pub accepted: u64,
     /// Connections that were reset since no link to the far end had worked for too long.
     pub cut_off: u64,
-    /// Connections from elsewhere that were said to be from or to an address of somebody else.
+    /// Connections from other nodes with a source or destination address that belongs to somebody else.
     pub misaddressed: u64,
     /// Connections that plain TCP might have carried, and that were refused since the file forbids it.
     pub kept_from_plain: u64,
@@ -31,9 +31,9 @@ pub struct AgentStats {
     pub connections_full: u64,
     /// Connections and programs that were turned away for want of a descriptor.
     pub descriptors_full: u64,
-    /// How often a place, or a user, was denied something of which it has all that one may have.
+    /// How often a place, or a user, was denied something because it had its whole share.
     pub share_full: u64,
-    /// Programs that are served no more by what was handed over or said for them.
+    /// Programs that are no longer served because of what was handed over or said for them.
     pub ended: u64,
     /// Programs that were turned away, for their users may not use the daemon.
     pub forbidden: u64,
@@ -60,7 +60,7 @@ impl Agent {
         ]
     }
 
-    /// Has the log say of each limit once that it was hit.
+    /// Logs each limit that was hit, once.
     pub(super) fn tell_limits(&mut self) {
         for (limit, count) in self.limits_hit() {
             if count > 0 && self.told.insert(limit) {
@@ -69,8 +69,8 @@ impl Agent {
         }
     }
 
-    /// Counts a connection that may not go in the clear, and has the log say of the first one why it was
-    /// refused.
+    /// Counts a connection that may not go in the clear; logs the first one, with the reason of its
+    /// refusal.
     pub(super) fn tell_kept_from_plain(&mut self, to: SocketAddr) {
         self.stats.kept_from_plain += 1;
         if self.told.insert("kept_from_plain") {

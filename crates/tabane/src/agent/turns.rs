@@ -1,5 +1,5 @@
-//! Whose turn it is to move bytes: a turn of the loop is bounded, and what has no room in it waits, by
-//! owner, so that one who has much to move does not take the turns of others.
+//! Turns of moving bytes: a turn of the loop is bounded, and the rest waits, by owner, so that an owner
+//! with much to move does not take the others' turns.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,8 +8,8 @@ use tabane_proto::{Node, Time};
 use super::Agent;
 use super::relay::Told;
 
-/// What all connections together move in a turn of the loop, each way: some milliseconds of copying. What
-/// liveness decides by is 25 ms.
+/// The most bytes that all connections together move in a turn of the loop, each way: some milliseconds
+/// of copying. Liveness decides within 25 ms.
 pub(super) const TURN_BYTES_OF_ALL: usize = 8 * 1024 * 1024;
 /// A turn of a relay costs as much as moving this, however little it moves.
 const TURN_BYTES_MIN: usize = 4 * 1024;
@@ -17,11 +17,11 @@ const TURN_BYTES_MIN: usize = 4 * 1024;
 /// Relays that have more to move than a turn lets them.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By owner, in the order in which they came.
+    /// By owner, in the order of arrival.
     waiting: BTreeMap<u32, VecDeque<usize>>,
-    /// The owner whose relay had its turn last.
+    /// The owner of the last relay that had its turn.
     last: u32,
-    /// What may be moved in this turn still.
+    /// Bytes left in this turn.
     left: usize,
 }
 
@@ -36,7 +36,7 @@ impl Turns {
         self.left == 0
     }
 
-    /// A relay has moved so much.
+    /// A relay has moved this many bytes.
     pub fn spend(&mut self, bytes: usize) {
         self.left = self.left.saturating_sub(bytes.max(TURN_BYTES_MIN));
     }
@@ -46,7 +46,7 @@ impl Turns {
         self.waiting.entry(owner).or_default().push_back(relay);
     }
 
-    /// The relay whose turn it is: of each owner one, one after the other.
+    /// The relay whose turn it is: one of each owner in turn.
     fn next(&mut self) -> Option<usize> {
         let after = self.last.saturating_add(1)..;
         let next = self.waiting.range(after).next().map(|(owner, _)| *owner);
@@ -71,10 +71,10 @@ impl Turns {
 }
 
 impl Agent {
-    /// A turn of the loop begins: relays that wait for one go on, those of each owner in turn.
+    /// A turn of the loop begins: waiting relays go on, those of each owner in turn.
     pub(super) fn take_turns(&mut self, now: Time, node: &mut Node) {
         self.turns.begin();
-        // Who has more still waits for the next one.
+        // A relay that still has more waits for the next turn.
         for _ in 0..self.turns.len() {
             if self.turns.is_over() {
                 break;
@@ -82,7 +82,7 @@ impl Agent {
             let Some(index) = self.turns.next() else {
                 break;
             };
-            // One that is over, or another one in its place, has nothing to move.
+            // A finished one, or another one at its index, has nothing to move.
             if let Some(relay) = self.relays.get_mut(index).filter(|relay| relay.in_line) {
                 relay.in_line = false;
                 self.relay(now, node, index, Told::INTERRUPTED);

@@ -1,7 +1,8 @@
-//! Connections that stand still since a program does not read: which they are, how much waits, since when.
+//! Connections that stand still because a program does not read: which they are, how much waits, since
+//! when.
 //!
-//! Relays that cannot go on are in a list of their own, so that nobody walks all relays. Once a second
-//! that list is surveyed, a part in each turn of the loop; a report tells what the last survey found.
+//! Stalled relays are in a list of their own, so that nothing iterates over all relays. Once a second that
+//! list is surveyed, a part in each turn of the loop; reports show the last survey.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,13 +18,13 @@ use crate::status::{
     Reader, UNREAD_LISTED_MAX, UNREAD_USERS_MAX, UnreadConnection, UnreadOfUser, UnreadStatus,
 };
 
-/// A connection that has not gone on for so long is told of: one whose program reads, however slowly, is
-/// full for moments.
+/// A connection that has stood still for this long is reported: even a program that reads is full for
+/// moments.
 const UNREAD_MIN: Duration = Duration::from_secs(1);
 /// Relays looked at in a turn of the loop: half a millisecond.
 const TURN_RELAYS: usize = 2048;
 
-/// Since when a relay waits for whom. At each side it is since something was last taken.
+/// Since when a relay waits for each side's reader: since that side last accepted something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stands {
     /// For its program.
@@ -47,7 +48,7 @@ impl Stands {
     }
 }
 
-/// Connections of one user, or of more than can be told apart.
+/// Connections of one user, or of the users that are not distinguished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sum {
     connections: usize,
@@ -65,16 +66,16 @@ impl Sum {
     }
 }
 
-/// What a survey finds.
+/// Result of a survey.
 #[derive(Debug, Default)]
 struct Survey {
-    /// By user, and by who does not read.
+    /// By user and reader.
     sums: BTreeMap<(Option<u32>, Reader), Sum>,
     /// Those that stand longest, the shortest of them first: relays by their places in the slab.
     longest: BinaryHeap<(Time, usize, Reader)>,
 }
 
-/// Relays that wait for somebody to read.
+/// Relays that wait for a reader.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     /// In no order; a relay knows its place here.
@@ -104,7 +105,7 @@ impl Unread {
         }
     }
 
-    /// Takes the one at this place out of the list, whose relay may be gone.
+    /// Removes the entry at this index, whose relay may be gone.
     pub fn remove(&mut self, relays: &mut Slab<Relay>, at: usize) {
         self.waiting.swap_remove(at);
         let moved = self
@@ -162,7 +163,7 @@ impl Agent {
         self.unread.next.is_some()
     }
 
-    /// What the last survey found, for a report that is made at a time of the wall clock.
+    /// The last survey's result, for a report made at this wall-clock time.
     pub(super) fn unread_status(&self, now: Time, node: &Node, unix_ms: u64) -> UnreadStatus {
         let done = &self.unread.done;
         let of_users: Vec<_> = done.of_users().collect();
@@ -236,7 +237,7 @@ impl Survey {
         }
     }
 
-    /// The users of whom most waits, and all others together as nobody.
+    /// The users with most waiting bytes, and all others together as nobody.
     fn of_users(&self) -> impl Iterator<Item = (Option<u32>, Reader, Sum)> {
         let mut order: Vec<_> = self.sums.iter().collect();
         order.sort_by_key(|(_, sum)| core::cmp::Reverse((sum.bytes, sum.connections)));

@@ -34,7 +34,7 @@ impl Announcement {
         bytes
     }
 
-    /// Reads what a stream says; `None` if it is none.
+    /// Parses a stream's announcement; `None` if it is none.
     pub fn decode(bytes: &[u8]) -> Option<Announcement> {
         let (version, bytes) = bytes.split_first()?;
         let (stream, offset) = bytes.split_at_checked(8)?;
@@ -46,7 +46,7 @@ impl Announcement {
 }
 
 impl Agent {
-    /// A program here says something urgent: the other agent is told which byte it is.
+    /// A program here sends an urgent byte: announces its offset to the other agent.
     pub(super) fn announce(&mut self, now: Time, node: &mut Node, index: usize) {
         let Some(relay) = self.relays.get_mut(index) else {
             return;
@@ -93,7 +93,7 @@ impl Agent {
         self.relay(now, node, index, Told::default());
     }
 
-    /// Another node's agent announces an urgent byte, or a part of what it says of it has come.
+    /// Another node's agent announces an urgent byte, or a part of the announcement has come.
     pub(super) fn hear_announcement(
         &mut self,
         now: Time,
@@ -141,7 +141,7 @@ impl Agent {
     fn mark(&mut self, peer: PeerId, said: Announcement) -> Option<()> {
         match self.owners.get(&(peer, said.stream))? {
             Owner::Relay(index) => self.relays.get_mut(*index)?.mark(said.offset).then_some(()),
-            // The program here has not heard yet that it is connected.
+            // The program here does not know yet that it is connected.
             Owner::Held(..) => {
                 let marks = self.early_marks.entry((peer, said.stream)).or_default();
                 let has_room = marks.len() < MARKS_MAX;

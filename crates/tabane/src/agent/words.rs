@@ -1,4 +1,4 @@
-//! What a supervisor and the agent say to each other: a message of JSON each.
+//! Messages between a supervisor and the agent, each in JSON.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a program; what is longer is cut.
+/// The longest name of a program; longer ones are cut.
 pub const COMMAND_CHARS_MAX: usize = 64;
 
-/// What claiming a port fails with if the system does not say (errno.h).
+/// Error of a failed claim if the system does not say (errno.h).
 pub const EACCES: i32 = 13;
 /// Another program has the port (errno.h).
 pub const EADDRINUSE: i32 = 98;
-/// There is no socket to have it by (errno.h).
+/// No socket can be made for it (errno.h).
 pub const ENOBUFS: i32 = 105;
 
-/// What a port is of.
+/// The protocol of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -39,7 +39,7 @@ pub struct Claim {
     pub reuse_address: bool,
     /// SO_REUSEPORT.
     pub reuse_port: bool,
-    /// It is to be held only: of TCP, until the program listens.
+    /// Only reserve it: for TCP, until the program listens.
     #[serde(default)]
     pub is_held: bool,
 }
@@ -74,15 +74,15 @@ pub enum ToAgent {
         /// Its number.
         port: u16,
     },
-    /// The answer to [`ToSupervisor::Look`], behind what was seen.
+    /// End of the answer to [`ToSupervisor::Look`].
     Looked,
     /// With sockets that can speak for programs of other nodes, as [`ToSupervisor::Spare`] wants.
     Spares {
         /// Whether of IPv6.
         is_v6: bool,
     },
-    /// With sockets by which programs leave this node, as [`ToSupervisor::Outward`] wants; without any, if
-    /// they cannot be had.
+    /// Has sockets by which programs leave this node, as [`ToSupervisor::Outward`] asks; none if
+    /// they cannot be made.
     Outward {
         /// Of what.
         transport: Transport,
@@ -91,11 +91,11 @@ pub enum ToAgent {
     },
     /// The answer to [`ToSupervisor::Connect`], with the socket if there is one.
     Connected {
-        /// That of the question.
+        /// The question's id.
         id: usize,
         /// As well.
         question: u64,
-        /// The error number if there is none; without it nobody listens there.
+        /// The error number if there is no socket; without it nobody listens there.
         #[serde(default)]
         error: Option<i32>,
     },
@@ -109,14 +109,14 @@ pub enum ToSupervisor {
     Go,
     /// There are as many programs as may be.
     Full,
-    /// It has done what no supervisor does, and is no longer served.
+    /// It did what no supervisor does, and is no longer served.
     Ended {
-        /// What, in words.
+        /// What it did, in words.
         why: String,
     },
     /// The answer to [`ToAgent::Claim`].
     Claimed {
-        /// That of the question.
+        /// The question's id.
         id: u64,
         /// The port that it is to have; 0: whichever its kernel chooses.
         port: u16,
@@ -125,15 +125,15 @@ pub enum ToSupervisor {
     },
     /// Another program wants a port that is taken by one here: is it still?
     Look,
-    /// Make so many sockets that can speak for programs of other nodes, to be connected without
-    /// a question each.
+    /// Make this many sockets that can speak for programs of other nodes, so that they need not
+    /// be asked for one by one.
     Spare {
         /// How many.
         count: usize,
         /// Whether of IPv6.
         is_v6: bool,
     },
-    /// Have so many sockets made by which programs leave this node, outside of their namespace.
+    /// Get this many sockets by which programs leave this node, made outside of their namespace.
     Outward {
         /// How many.
         count: usize,
@@ -184,7 +184,7 @@ impl ToAgent {
         }
     }
 
-    /// Reads a message; `None` if it is none.
+    /// Parses a message; `None` if it is malformed.
     pub fn parse(message: &[u8]) -> Option<ToAgent> {
         serde_json::from_slice(message).ok()
     }
@@ -197,7 +197,7 @@ impl ToAgent {
 }
 
 impl ToSupervisor {
-    /// Reads a message; `None` if it is none.
+    /// Parses a message; `None` if it is malformed.
     pub fn parse(message: &[u8]) -> Option<ToSupervisor> {
         serde_json::from_slice(message).ok()
     }

@@ -1,5 +1,5 @@
-//! The program around the loop: opens streams when everybody is there, writes
-//! into them, reads from those of others.
+//! The program around the loop: opens streams when all peers are there, writes into
+//! them, and reads the others'.
 
 use core::time::Duration;
 
@@ -12,13 +12,13 @@ use super::report::Report;
 use super::sending::{BLOCK_BYTES, Pinging, Sending};
 use super::taking::Taking;
 
-/// What is read at a time.
+/// Bytes of one read.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The part of the time, at its beginning, whose round trips do not count:
-/// the first ones meet cold caches.
+/// Leading share of the time whose round trips do not count: the first ones meet cold
+/// caches.
 const WARM_SHARE: u32 = 10;
 
-/// What is to be done.
+/// The task.
 #[derive(Debug)]
 pub struct Plan {
     /// Whom to send a stream.
@@ -73,7 +73,7 @@ impl Bulk {
         sent && pinged && taken
     }
 
-    /// What is not over by now will not be.
+    /// Whatever is not over by now will not be.
     pub fn give_up(&mut self, now: Time) {
         let why = match self.missing.len() {
             0 => "not over in time",
@@ -88,7 +88,7 @@ impl Bulk {
         self.plan.take = 0;
     }
 
-    /// What came of it; `name` knows the peers.
+    /// The result; `name` gives peers' names.
     pub fn report(self, node: String, name: impl Fn(PeerId) -> String) -> Report {
         let sent = self.sending.into_iter();
         let taken = self.taking.into_iter();
@@ -195,7 +195,7 @@ impl Host for Bulk {
         let until = self.began.map(|began| began + self.plan.lasting);
         let is_time_up = until.is_some_and(|until| now >= until);
         for sending in &mut self.sending {
-            // Who was kept from the processor all that time sends a little all the same.
+            // Even a sender that got no processor all that time sends a little.
             if is_time_up && sending.has_sent() {
                 sending.finish(now, node);
             } else {

@@ -1,16 +1,16 @@
-//! What came of it, for the program that asked.
+//! The result, for the program that asked.
 
 use serde::Serialize;
 
 /// Width of [`Taken::interval_bytes`], milliseconds.
 pub const INTERVAL_MS: u64 = 10;
-/// An hour of intervals; what comes later is counted, but not when.
+/// An hour of intervals; later bytes are counted without their time.
 pub const INTERVALS_MAX: usize = 360_000;
 
 /// One line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Who reports.
+    /// The reporting node.
     pub node: String,
     /// When sending began, nanoseconds since the machine was started.
     pub began_ns: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Taken {
     pub interval_ms: u64,
     /// Bytes that arrived in each interval since the first came.
     pub interval_bytes: Vec<u64>,
-    /// Where the first wrong byte was, if it was checked.
+    /// The offset of the first wrong byte, if checked.
     pub wrong_at: Option<u64>,
     /// Why it ended, if not as it should.
     pub error: Option<String>,
@@ -61,9 +61,9 @@ pub struct Pinged {
     pub to: String,
     /// How many came back, without the first tenth of the time.
     pub count: usize,
-    /// Half of the round trips: half of them took at most so many microseconds, …
+    /// Median of the round trips, in microseconds.
     pub p50_us: f64,
-    /// … and 99 of 100 at most so many.
+    /// 99th percentile.
     pub p99_us: f64,
     /// Why it ended, if not as it should.
     pub error: Option<String>,

@@ -7,14 +7,14 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::ms;
 use super::report::{Pinged, Sent, quantile};
 
-/// What a stream is for, as its opener says: to be read to its end …
+/// Service of a stream that is read to its end.
 pub const SERVICE_TAKE: u32 = 1;
-/// … or to be sent back.
+/// Service of a stream that is sent back.
 pub const SERVICE_ECHO: u32 = 2;
 /// Written at a time.
 pub const BLOCK_BYTES: usize = 128 * 1024;
-/// Writing pauses while so much waits to be sent to the peer: what waits in the
-/// program still could be cancelled, and the first packets leave early.
+/// Writing pauses while this much waits to be sent to the peer: data that is still in
+/// the program can be cancelled, and the first packets leave early.
 const QUEUE_BYTES: usize = 512 * 1024;
 const MESSAGE_BYTES: usize = 16;
 
@@ -86,7 +86,7 @@ impl Sending {
         self.bytes > 0
     }
 
-    /// Ends it behind what was written.
+    /// Ends the stream after the written data.
     pub fn finish(&mut self, now: Time, node: &mut Node) {
         if let Some(stream) = self.stream.filter(|_| !self.is_finished && !self.is_over) {
             self.is_finished = true;
@@ -164,7 +164,7 @@ impl Pinging {
         }
     }
 
-    /// Whether the next message is to be sent.
+    /// Whether to send the next message.
     pub fn wants(&self) -> bool {
         self.stream.is_some() && self.sent_at.is_none() && !self.is_finished && !self.is_over
     }

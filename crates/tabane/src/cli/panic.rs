@@ -5,8 +5,8 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use std::panic::PanicHookInfo;
 
-/// From here on a panic is told in one line, with what to report. The program
-/// then unwinds, so that whatever it made is removed, and `main` ends it with
+/// From here on a panic prints one line, with what to report. Unwinding then removes
+/// whatever the program made, and `main` ends it with
 /// [`INTERNAL`](crate::exit_codes::INTERNAL). A backtrace follows the line if
 /// `RUST_BACKTRACE` asks for one.
 pub(super) fn install_hook() {

@@ -13,22 +13,22 @@ use std::thread;
 
 use tabane_io::alarm::Alarm;
 
-/// A socket that lingers is closed after so long, whatever it is set to: what it had still to send was for a
-/// namespace of this node.
+/// A lingering socket is closed after this time, whatever it is set to: its unsent data was for a namespace of
+/// this node.
 const LINGERS_MAX: Duration = Duration::from_millis(10);
-/// A user of whom more than so much waits to be closed may have nothing new, and who hands over more than
-/// that has ended: so no more of it is kept than there was.
+/// If more than this of a user's waits to be closed, the user gets nothing new, and a user who hands over more
+/// than this has ended: so the backlog does not grow further.
 const BEHIND_MAX: usize = 4096;
-/// Of all users. When there is more, nobody is welcome until there is less.
+/// The same for all users together: above it nobody gets anything new.
 const ALL_MAX: usize = 16_384;
 
-/// The thread waits for so long after it has closed something, for what else comes meanwhile: to wake it costs
-/// as much as all else of a short connection's close.
+/// After closing something the thread waits this long for more: waking it costs as much as all else of a short
+/// connection's close.
 const PAUSE: Duration = Duration::from_millis(1);
 
 type Thing = Box<dyn Send>;
 
-/// What one user handed over.
+/// Something that a user handed over.
 #[derive(Debug)]
 struct Queue {
     to_thread: Sender<Thing>,
@@ -64,7 +64,7 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Has the thread close it.
+    /// Gives it to the thread to close.
     fn push(&self, thing: Thing) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // The thread ends only when no queue is left.
@@ -95,7 +95,7 @@ impl<T: Send + 'static> Lent<T> {
         self.thing.take().expect("taken out only at its end")
     }
 
-    /// What becomes of it is lent as well.
+    /// The result is lent as well.
     pub fn map<U: Send + 'static>(mut self, change: impl FnOnce(T) -> U) -> Lent<U> {
         Lent {
             thing: self.thing.take().map(change),
@@ -142,7 +142,7 @@ impl Closing {
     /// A user has handed something over, or something that may have such a thing in it.
     pub fn lend<T: Send + 'static>(&mut self, uid: u32, thing: T) -> Lent<T> {
         let known = self.of_user.get(&uid).cloned();
-        // Without a thread there is no other way than to close it here.
+        // Without a thread it must be closed here.
         let queue = known.or_else(|| {
             let queue = Arc::new(Queue::begin()?);
             self.of_user.insert(uid, Arc::clone(&queue));
@@ -159,19 +159,19 @@ impl Closing {
         drop(self.lend(uid, thing));
     }
 
-    /// Whether so much of this user's waits that it may have nothing new.
+    /// Whether this user's backlog is so long that it gets nothing new.
     pub fn is_behind(&self, uid: u32) -> bool {
         let queue = self.of_user.get(&uid);
         queue.is_some_and(|queue| queue.waiting() > BEHIND_MAX)
     }
 
-    /// Whether so much of all users' waits that nobody may have anything new.
+    /// Whether the backlog of all users is so long that nobody gets anything new.
     pub fn is_full(&self) -> bool {
         let waiting = self.of_user.values().map(|queue| queue.waiting());
         waiting.sum::<usize>() > ALL_MAX
     }
 
-    /// Threads that have nothing to do end.
+    /// Ends idle threads.
     pub fn forget_idle(&mut self) {
         let has_lent = |queue: &Arc<Queue>| Arc::strong_count(queue) > 1;
         self.of_user
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    /// It is closed when somebody lets it.
+    /// Its closing waits until the test permits it.
     struct Waits(Receiver<()>);
 
     impl Drop for Waits {

@@ -7,7 +7,7 @@ use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS, CLOSE_TAKEN};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
 
-/// What told that a path failed, for people.
+/// The witness of a path's failure, for people.
 pub fn witness(w: Witness) -> &'static str {
     match w {
         Witness::ArrivalSkew => "packets sent on it do not arrive while other links deliver",
@@ -19,8 +19,8 @@ pub fn witness(w: Witness) -> &'static str {
     }
 }
 
-/// The log line for `event`; `name` is the peer's, `name_at` that of the node with this address in
-/// the cluster file. `None` for what is no news to an operator.
+/// The log line for `event`; `name` is the peer's, `name_at` the name of the node with this
+/// address in the cluster file. `None`: no news to an operator.
 pub fn describe(
     event: &Event,
     name: impl Fn(tabane_proto::PeerId) -> String,
@@ -72,7 +72,7 @@ pub fn describe(
                 refusal(why)
             )
         }
-        // Who comes and goes is told elsewhere.
+        // Nodes that come and go are logged elsewhere.
         Event::Op { .. }
         | Event::Guest { .. }
         | Event::Member { .. }

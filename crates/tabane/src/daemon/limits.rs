@@ -1,5 +1,5 @@
-//! Every limit that a daemon may hit, and every reason to drop something, by the name under which
-//! `tabane status` and the metrics tell of it (docs/status.md).
+//! All limits that a daemon may hit, and all reasons to drop something, by their names in `tabane
+//! status` and the metrics (docs/status.md).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How many lines of the log somebody may cause.
+//! Limits on log lines that others can cause.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Allowance {
     pub interval: Duration,
 }
 
-/// The lines of one who may cause some.
+/// The allowance of one source of lines.
 #[derive(Debug)]
 pub struct Lines {
     left: u32,
@@ -49,19 +49,19 @@ impl Lines {
     }
 }
 
-/// What each peer may cause: an hour in which one link fails every minute is told in full.
+/// The limit for each peer: a link that fails every minute for an hour is logged in full.
 const OF_PEER: Allowance = Allowance {
     burst: 64,
     interval: Duration::from_secs(10),
 };
 
-/// The lines about each peer: it, or who holds the key, can have itself connected and not connected as
-/// often as it likes.
+/// The allowance for each peer: it, or a holder of the key, can connect and disconnect as often as it
+/// likes.
 #[derive(Debug, Default)]
 pub struct PeerLines(BTreeMap<PeerId, Lines>);
 
 impl PeerLines {
-    /// A line about `peer`: what is to be written of it, if anything.
+    /// A line about `peer`: returns what to write of it, if anything.
     pub fn take(&mut self, now: Time, peer: PeerId, text: String) -> Option<String> {
         let lines = self.0.entry(peer);
         let lines = lines.or_insert_with(|| Lines::new(now, OF_PEER));

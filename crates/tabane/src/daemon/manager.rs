@@ -1,5 +1,5 @@
-//! The service manager (systemd), where there is one: told when the node is
-//! ready and when it ends, and at short intervals that the loop turns.
+//! The service manager (systemd), if there is one: it is told when the node is ready
+//! and when it ends, and periodically that the loop runs.
 
 use core::time::Duration;
 
@@ -8,16 +8,17 @@ use tabane_proto::Time;
 
 use super::log;
 
-/// When it is told again what it did not take: its queue may be full for a moment.
+/// Interval for repeating a message that it did not accept: its queue may be full for a
+/// moment.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The way to the service manager, and what it waits for.
+/// The channel to the service manager, and pending messages.
 pub(super) struct Manager {
     notifier: Option<Notifier>,
-    /// How often the watchdog is fed: half of what the unit's `WatchdogSec=` allows.
+    /// Interval of feeding the watchdog: half of the unit's `WatchdogSec=`.
     interval: Option<Duration>,
     due: Time,
-    /// It has not taken yet that the node is ready.
+    /// It has not yet accepted that the node is ready.
     owes_ready: bool,
     /// It did not take the last word; the log has it.
     is_deaf: bool,
@@ -30,7 +31,7 @@ impl Manager {
             log::line(format!("cannot notify the service manager: {error}"));
             None
         });
-        // Without a way to tell there is nobody to keep content.
+        // Without a channel there is no watchdog to feed.
         let interval = notifier.as_ref().and_then(|_| watchdog_interval());
         Manager {
             notifier,
@@ -62,8 +63,8 @@ impl Manager {
         self.interval.map_or(patience, |due| due.min(patience))
     }
 
-    /// To be called after each turn of the loop, and from nowhere else: that is
-    /// what the watchdog is to know, that packets, timers and frames had their turn.
+    /// Call it after each turn of the loop, and nowhere else: the watchdog checks that
+    /// packets, timers and frames had their turn.
     pub fn turned(&mut self, now: Time) {
         if now < self.due || (self.interval.is_none() && !self.owes_ready) {
             return;

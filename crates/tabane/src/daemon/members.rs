@@ -1,5 +1,5 @@
-//! Nodes that are not in the cluster file: they join, leave, and are forgotten. The daemon has them in its cluster as if the
-//! file named them.
+//! Nodes that are not in the cluster file: they join, leave, and are forgotten. The daemon adds them to its cluster as if
+//! the file named them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::topo;
 
 /// Nodes that can have joined at once: as many as a file can name.
 const JOINED_MAX: usize = tabane_cluster::NODES_MAX;
-/// What all others are told of a node that leaves has reached them after this.
+/// Time until a leaving node's farewell has reached all others.
 const LEAVES_WITHIN: Duration = Duration::from_millis(300);
-/// A node that joins where the file has all of them does not: this counts then, and is never waited for.
+/// Where the file names all nodes, a node that joined would be forgotten after this: it never happens.
 const NEVER: Duration = Duration::from_secs(31_536_000);
 
-/// Who this node is for the others, and whether nodes may join.
+/// This node's own data for the others, and whether nodes may join.
 pub(super) fn guests(cluster: &Cluster, me: NodeIndex) -> Guests {
     let join = cluster.join.as_ref();
     Guests::Joining(Joining {
@@ -38,8 +38,8 @@ pub(super) fn guests(cluster: &Cluster, me: NodeIndex) -> Guests {
     })
 }
 
-/// Where somebody may be who admits this node, each on the link of ours whose address is nearest: of one network, if there
-/// is one.
+/// Addresses of nodes that may admit this one, each on the own link with the nearest address: one of the same network, if
+/// there is one.
 pub(super) fn seeds(cluster: &Cluster, me: NodeIndex) -> Vec<(LinkId, SocketAddr)> {
     let Some(JoinSpec { seeds, .. }) = &cluster.join else {
         return Vec::new();
@@ -86,7 +86,7 @@ fn spec(member: &Member) -> NodeSpec {
 }
 
 impl Daemon {
-    /// Takes note of who joined or parted, and says so in the log.
+    /// Handles that a node joined or left, and logs it.
     pub(super) fn on_members_event(&mut self, now: Time, node: &mut Node, event: &Event) {
         match event {
             Event::Member { peer } if node.is_guest(*peer) => self.on_joined(now, node, *peer),
@@ -292,7 +292,7 @@ impl Daemon {
     }
 }
 
-/// The switch of a peer on each of so many networks, as it says itself.
+/// The peer's own statement of its switch on each of its networks.
 fn switches(node: &Node, peer: PeerId, links: usize) -> Vec<Option<String>> {
     let known = node
         .switches(Some(peer))

@@ -9,7 +9,7 @@ use super::log;
 use crate::metrics::MetricsServer;
 use crate::status;
 
-/// Serves the metrics of node `me`, if they are to be served.
+/// Serves the metrics of node `me`, if they are configured.
 pub(super) fn serve_own_metrics(
     cluster: &Cluster,
     me: usize,

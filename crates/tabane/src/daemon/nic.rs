@@ -34,7 +34,7 @@ pub struct NicCounters {
     /// Sent over it faster than the loop read; dropped by the kernel. As of the last
     /// [look](Nic::look_for_overrun).
     pub overrun: u64,
-    /// For a peer whose queue was full while others were being served.
+    /// Frames for a peer whose queue was full while others were being served.
     pub queue_full: u64,
     /// From a peer that may not send them, by [`Refusal::index`].
     pub refused: [u64; Refusal::ALL.len()],
@@ -42,12 +42,12 @@ pub struct NicCounters {
     pub write_failed: u64,
 }
 
-/// It is looked this often whether frames were dropped in front of the device, …
+/// Interval of checking whether frames were dropped in front of the device.
 const OVERRUN_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// … and the log says so again when none were for so long.
+/// The log reports drops again after a pause of this length.
 const OVERRUN_QUIET: Duration = Duration::from_secs(60);
 
-/// What somebody has done to the device since the daemon made it.
+/// Changes that somebody has made to the device since the daemon made it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
@@ -73,10 +73,10 @@ impl Condition {
     }
 }
 
-/// The virtual NIC and what is switched over it.
+/// The virtual NIC, and the peers behind it.
 pub struct Nic {
     vnic: Vnic,
-    /// Its name and MTU now: somebody may have changed them.
+    /// Its current name and MTU: somebody may have changed them.
     name: String,
     mtu_bytes: u32,
     address: IpAddr,
@@ -166,7 +166,7 @@ impl Nic {
         &self.vnic
     }
 
-    /// What the device is called now.
+    /// The device's current name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -191,12 +191,13 @@ impl Nic {
         self.switch.set_mtu(bytes);
     }
 
-    /// What became of the device.
+    /// Changes that somebody has made to the device.
     pub const fn condition(&self) -> Condition {
         self.condition
     }
 
-    /// Compares the device with what the host has now. Returns whether its condition has changed.
+    /// Compares the device with the host's current devices. Returns whether its condition has
+    /// changed.
     pub fn look(&mut self, devices: &[Interface]) -> bool {
         let device = devices.iter().find(|d| d.index == self.vnic.index());
         let has = |device: &Interface| device.addresses.iter().any(|a| a.ip == self.address);
@@ -213,8 +214,8 @@ impl Nic {
         core::mem::replace(&mut self.condition, now) != now
     }
 
-    /// Looks now and then whether the kernel dropped what came faster than it was read. Returns what
-    /// the log should say.
+    /// Checks now and then whether the kernel dropped frames because the daemon read too slowly.
+    /// Returns a line for the log.
     pub fn look_for_overrun(&mut self, now: Time) -> Option<String> {
         if now.since(self.looked_at) < OVERRUN_LOOK_EVERY {
             return None;
@@ -241,8 +242,8 @@ impl Nic {
         self.readable = true;
     }
 
-    /// Reads frames and hands them to the node until there are no more or
-    /// enough wait to be sent. Returns whether what was read was small.
+    /// Reads frames and hands them to the node until there are no more or enough wait to be sent.
+    /// Returns whether these were small traffic.
     pub fn produce(&mut self, now: Time, node: &mut Node) -> bool {
         self.readable |= self.is_unwatchable;
         let mut small = false;
@@ -271,11 +272,10 @@ impl Nic {
         false
     }
 
-    /// Whether reading should pause. (What streams have queued does not count: the device would
-    /// wait for all of it.) One slow peer must not hold up the others:
-    /// every peer in use has its share, and beyond it its frames are dropped
-    /// only while others are being served. One whose queue stands has no say: that queue is
-    /// bounded by what the node drops of it.
+    /// Whether reading should pause. (Bytes queued by streams do not count: the device would wait
+    /// for all of them.) One slow peer must not hold up the others: every peer in use has its
+    /// share, and beyond it its frames are dropped only while others are being served. A peer
+    /// with a standing queue does not count: the node bounds that queue by dropping.
     fn enough_queued(&mut self, node: &Node) -> bool {
         let waiting = self.ports.waiting(node);
         waiting.flowing_bytes >= self.ahead.bytes() * waiting.flowing.max(1)
@@ -348,12 +348,12 @@ impl Nic {
         self.counters.write_failed += write(&mut self.vnic, frame);
     }
 
-    /// Waits for the device to be readable exactly when reading is not paused
-    /// and nothing is known to be there. Returns whether something is known to
-    /// be there and may be read: then the loop must not sleep.
+    /// Arms the device's readability exactly when reading is not paused and the device is not
+    /// known to have frames. Returns whether it is known to have some that may be read: then the
+    /// loop must not sleep.
     ///
     /// # Errors
-    /// The poller does not take it now: until it does, it is looked at each turn.
+    /// The poller refuses the device now: until it accepts it, the device is polled each turn.
     pub fn before_wait(&mut self, node: &Node, poller: &Poller) -> io::Result<bool> {
         // Much may have been sent since reading was paused.
         self.paused = self.enough_queued(node);

@@ -1,13 +1,13 @@
-//! The peers that have virtual NICs, and how much waits to be sent to them.
+//! The peers with virtual NICs, and how much waits to be sent to them.
 //!
-//! Both are asked for each frame, so neither is looked for among all peers: a peer's number leads to its
-//! place, and only those to whom something may still wait are asked how much that is.
+//! Both are needed for each frame, so neither iterates over all peers: a peer's number is an index to
+//! its place, and only peers to which something may still wait are asked how much.
 
 use tabane_proto::{Node, PeerId};
 
 use crate::vswitch::FlowNumbers;
 
-/// Who knows what waits to be sent.
+/// The source of queue lengths.
 pub trait Queues {
     /// Bytes of frames that wait to be sent to a peer.
     fn queued_bytes(&self, peer: PeerId) -> usize;
@@ -30,7 +30,7 @@ impl Queues for Node {
 struct Port {
     peer: PeerId,
     flows: FlowNumbers,
-    /// It is among those to whom something may wait.
+    /// It is among the peers to which something may wait.
     is_used: bool,
 }
 
@@ -38,25 +38,25 @@ struct Port {
 #[derive(Default)]
 pub struct Ports {
     ports: Vec<Port>,
-    /// Where each peer is, by its number.
+    /// Index of each peer, by its number.
     places: Vec<Option<usize>>,
-    /// Those to whom a frame was handed over that may still wait.
+    /// Peers that were given a frame that may still wait.
     used: Vec<usize>,
 }
 
-/// What waits to be sent.
+/// Bytes that wait to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// To all peers, bytes.
     pub bytes: usize,
-    /// To those whose queue does not stand, bytes, …
+    /// Bytes to peers whose queue does not stand.
     pub flowing_bytes: usize,
-    /// … and how many these are.
+    /// The number of these peers.
     pub flowing: usize,
 }
 
 impl Ports {
-    /// These peers, in this order. Those that were there before keep what they have.
+    /// Sets these peers, in this order. Peers that stay keep their state.
     pub fn set(&mut self, peers: impl Iterator<Item = PeerId>) {
         let mut before = core::mem::take(self);
         for peer in peers {
@@ -108,7 +108,7 @@ impl Ports {
         }
     }
 
-    /// What waits to be sent.
+    /// Bytes that wait to be sent.
     pub fn waiting(&mut self, queues: &impl Queues) -> Waiting {
         let mut waiting = Waiting::default();
         let ports = &mut self.ports;
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// What waits, and how often it was asked for.
+    /// Waiting bytes, and the number of queries.
     #[derive(Default)]
     struct Fake {
         bytes: BTreeMap<PeerId, usize>,
@@ -213,9 +213,9 @@ mod tests {
         };
         assert_eq!(asked(&mut ports, &fake), 2);
         fake.bytes.remove(&PeerId(3));
-        // Now that is seen, …
+        // Now the empty queue is noticed.
         assert_eq!(asked(&mut ports, &fake), 2);
-        // … and from now on not asked.
+        // From now on it is not queried.
         assert_eq!(asked(&mut ports, &fake), 1);
     }
 

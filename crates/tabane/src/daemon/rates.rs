@@ -8,7 +8,7 @@ use tabane_proto::{LinkId, Node, PeerId, Time};
 /// Rates are taken over at least this long.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a path carries, both ways.
+/// A path's rates in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// Sent, megabits of UDP payload per second.

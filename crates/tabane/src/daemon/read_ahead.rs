@@ -1,10 +1,10 @@
 //! How much is read from the virtual NIC ahead of what can be sent.
 //!
-//! What is not read waits in the kernel, in one queue for all flows: a ping waits there behind
-//! whatever TCP has under way, 2.5 MB for each connection. What is read waits in queues of the flows,
-//! which take turns. So little is read ahead as long as nothing waits for long, for what was just read is still in
-//! the processor's cache when it is sent; and more when the kernel's queue stands, so that it can be seen here
-//! that it does ([`Ops::frames_stand`](tabane_proto::op::Ops::frames_stand)). From then on all is read.
+//! Unread frames wait in the kernel, in one queue for all flows: a ping waits there behind all of TCP's data in
+//! flight, 2.5 MB for each connection. Frames that were read wait in the queues of their flows, which take turns.
+//! While nothing waits for long, little is read ahead, since frames that were just read are still in the
+//! processor's cache when they are sent. When the kernel's queue may be standing, more is read, so that it can be
+//! seen here that it is ([`Ops::frames_stand`](tabane_proto::op::Ops::frames_stand)). Then everything is read.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use tabane_proto::Time;
 
 /// Read ahead while the kernel's queue is empty now and then, for each peer in use.
 pub const QUEUE_BYTES: usize = 512 * 1024;
-/// The same if it was not for [`BACKLOG`]: frames have to wait for
-/// [`LATE`](tabane_proto::op::LATE) to be seen to stand, on links of 4 Gb/s together, too.
+/// The same if it was not for [`BACKLOG`]: frames must wait for [`LATE`](tabane_proto::op::LATE) to be seen to
+/// stand, also on links of 4 Gb/s together.
 const BACKLOG_BYTES: usize = 3 * 1024 * 1024;
 /// See [`BACKLOG_BYTES`]: an interval of CoDel (RFC 8289 section 4.2), as for the queues here.
 const BACKLOG: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ impl ReadAhead {
         }
     }
 
-    /// Reading pauses when so much waits to be sent, for each peer in use.
+    /// Reading pauses when this much waits to be sent, for each peer in use.
     pub const fn bytes(self) -> usize {
         self.bytes
     }
@@ -48,8 +48,8 @@ impl ReadAhead {
         }
     }
 
-    /// All was read; so much of it waits to be sent. If that is more than a little, it would
-    /// wait in the kernel if less were read ahead.
+    /// The device was read empty, and `queued_bytes` wait to be sent. If that is more than a little, it would wait
+    /// in the kernel if less were read ahead.
     pub const fn on_empty(&mut self, queued_bytes: usize) {
         if queued_bytes < QUEUE_BYTES {
             *self = ReadAhead::new();

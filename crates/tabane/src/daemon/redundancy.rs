@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use tabane_proto::link::PathState;
 use tabane_proto::{DownReason, Event, Node, PeerId, PeerState, PeerStats, Time};
 
-/// How long a new connection may take until all of its paths count: they come
-/// up one after the other, and that is nothing to report.
+/// Until a new connection is this old its missing paths are not reported: they come up
+/// one after the other.
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// How many paths to a peer there are, and how many of them work.
@@ -49,7 +49,7 @@ impl Redundancy {
     }
 }
 
-/// What is remembered of a peer.
+/// State of a peer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     /// The log says that redundancy is lost.
@@ -60,15 +60,14 @@ struct Seen {
     failures: u64,
 }
 
-/// What the log was told of each peer.
+/// What the log was told about each peer.
 #[derive(Debug, Default)]
 pub struct Watch {
     peers: BTreeMap<PeerId, Seen>,
 }
 
 impl Watch {
-    /// Something happened. Returns what the log should say, to be put behind
-    /// the peer's name.
+    /// Handles an event. Returns a line for the log, without the peer's name in front.
     pub fn event(&mut self, now: Time, node: &Node, event: &Event) -> Option<(PeerId, String)> {
         let peer = match *event {
             Event::PeerUp { peer, .. }
@@ -97,7 +96,7 @@ impl Watch {
         Some((peer, text))
     }
 
-    /// Some time has passed. Returns what the log should say.
+    /// Handles the passing of time. Returns lines for the log.
     pub fn turn(&mut self, now: Time, node: &Node) -> Vec<(PeerId, String)> {
         let settling = self.peers.iter().filter(|(_, seen)| seen.is_settling);
         let settling: Vec<_> = settling.map(|(peer, _)| *peer).collect();
@@ -127,8 +126,8 @@ impl Watch {
         let redundancy = Redundancy::of(stats, now);
         let seen = self.peers.entry(peer).or_default();
         seen.is_settling = is_up && now.since(stats.since) < SETTLING;
-        // That a peer is not connected at all is told as such, and whether it
-        // has redundancy again only shows when it is back.
+        // That a peer is not connected is reported separately, and its redundancy only
+        // shows when it is back.
         if !is_up || redundancy.is_lost == seen.told {
             return None;
         }
@@ -211,7 +210,7 @@ mod tests {
             let now = Time::from_ms(seconds * 1000);
             watch.look(peer, &stats(state, paths), now)
         };
-        // Coming up, one path after the other, is no news; staying so is.
+        // Paths that come up one by one are not reported; a path that stays down is.
         assert_eq!(look(0, PeerState::Up, &[Up, Untested]), None);
         let lost = "redundancy lost: 1 of 2 links works, one more failure cuts it off";
         assert_eq!(
@@ -222,7 +221,7 @@ mod tests {
         let regained = Some("redundancy regained: 2 of 2 links work");
         assert_eq!(look(11, PeerState::Up, &[Up, Up]).as_deref(), regained);
         assert_eq!(look(12, PeerState::Up, &[Up, Up]), None);
-        // What failed with all the rest is told as that.
+        // A path that failed with all others is not reported separately.
         assert_eq!(look(13, PeerState::Up, &[Up, Down]).as_deref(), Some(lost));
         assert_eq!(look(14, PeerState::Down, &[Down, Down]), None);
         assert_eq!(look(15, PeerState::Up, &[Up, Down]), None);

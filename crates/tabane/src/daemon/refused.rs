@@ -1,7 +1,7 @@
-//! Who was not admitted: told in the log once, listed in `status`.
+//! Peers that were not admitted: each is logged once, and listed in `status`.
 //!
-//! Addresses can be forged and first messages recorded, so what a flood of them
-//! can cost is bounded: entries, and lines in the log.
+//! Addresses can be forged and first messages recorded, so the cost of a flood of them
+//! is bounded: entries, and lines in the log.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::status::RefusedReason;
 /// Entries kept: one for each address, link and reason. Beyond that, the one
 /// that has been silent longest goes for a new one.
 pub const REFUSED_MAX: usize = 64;
-/// The log tells of an entry again after this long, if it goes on.
+/// The log repeats an entry after this time, if it goes on.
 const TOLD_AGAIN: Duration = Duration::from_secs(3600);
 /// An entry that has been silent for this long is no longer listed.
 const LISTED: Duration = Duration::from_secs(3600);
@@ -104,14 +104,14 @@ impl Refused {
         }
     }
 
-    /// Whoever has one of these addresses is connected: what was, is settled.
+    /// A peer with one of these addresses is connected: forgets its entries.
     pub fn settle(&mut self, own: impl Fn(IpAddr) -> bool) {
         for entry in self.entries.iter_mut().filter(|e| own(e.address.ip())) {
             entry.settled = true;
         }
     }
 
-    /// What is to be listed, the newest first.
+    /// The entries for the list, the newest first.
     pub fn listed(&self, now: Time) -> Vec<&Entry> {
         let is_new = |e: &&Entry| !e.settled && now.since(e.last) < LISTED;
         let mut listed: Vec<_> = self.entries.iter().filter(is_new).collect();
@@ -119,7 +119,7 @@ impl Refused {
         listed
     }
 
-    /// The newest words to somebody with one of these addresses.
+    /// The newest message about one of these addresses.
     pub fn newest(&self, now: Time, own: impl Fn(IpAddr) -> bool) -> Option<&str> {
         let listed = self.listed(now);
         let mut of_these = listed.into_iter().filter(|e| own(e.address.ip()));

@@ -1,5 +1,5 @@
-//! Reading the cluster file anew while the node runs: all that is in it, or, if
-//! any of it cannot be, nothing. Flows between nodes that stay are not broken.
+//! Rereading the cluster file while the node runs: everything in it is applied, or, if any of it cannot be, nothing.
+//! Flows between nodes that stay do not break.
 
 use std::net::IpAddr;
 
@@ -20,8 +20,7 @@ use crate::metrics::MetricsServer;
 use crate::status::ReloadReport;
 
 impl Daemon {
-    /// Reads the cluster file anew and does as it says; with `check`, only says
-    /// what that would be. The log tells, too.
+    /// Rereads the cluster file and applies it; with `check`, only says what would change. Logs it, too.
     pub(super) fn reload(&mut self, turn: &mut LoopTurn<'_>, check: bool) -> ReloadReport {
         if check {
             return match self.plan() {
@@ -46,7 +45,7 @@ impl Daemon {
                 let why = "the cluster file was read anew; measure again";
                 self.surveys.abandon(turn.now, why);
                 self.apply(plan, turn);
-                // Whoever reloads has set something right, perhaps for peers that are not there.
+                // The operator has corrected something, perhaps for absent peers.
                 turn.node.call_absent(turn.now);
                 report
             }
@@ -61,7 +60,7 @@ impl Daemon {
         report
     }
 
-    /// What the file wants, if it can be done.
+    /// The changes that the file asks for, if they are possible.
     fn plan(&self) -> Result<Plan, Vec<Problem>> {
         let (mut new, mut problems) =
             Cluster::load(&self.cluster.file).map_err(|error| error.problems)?;
@@ -114,7 +113,7 @@ impl Daemon {
         if wanted == now {
             return Ok(None);
         }
-        // One port may be had once only, whatever the addresses.
+        // A port can be bound only once, whatever the addresses.
         if wanted.map(|address| address.port()) == now.map(|address| address.port()) {
             self.metrics = None;
         }
@@ -255,7 +254,7 @@ fn error(cluster: &Cluster, line: Option<u32>, what: String, right: &str) -> Pro
     }
 }
 
-/// What a node cannot change while it runs: each an error of its own.
+/// Changes that are impossible while a node runs: each an error of its own.
 fn unchangeable(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<Problem> {
     const RESTART: &str = "restart `tabane up` for that, or put it back";
     let mut problems = Vec::new();
@@ -319,7 +318,7 @@ fn vnic(node: &NodeSpec) -> String {
     shown.unwrap_or_else(|| "none".to_owned())
 }
 
-/// What changes for programs under `tabane run`, in words.
+/// Changes for programs under `tabane run`, in words.
 fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
     let (old, new) = (before.run, after.run);
     let plain_tcp = match new.plain_tcp {
@@ -335,7 +334,7 @@ fn run_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> 
     plain_tcp.into_iter().chain(waits).chain(users)
 }
 
-/// What changes of what this node does for others, with whom it has bundles, and whom it asks for admission, in words.
+/// Changes of what this node does for others, of its bundles, and of where it asks for admission, in words.
 fn mesh_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
     let (old, new) = (before.mesh, after.mesh);
     let bundles = match new.bundles {
@@ -355,7 +354,7 @@ fn mesh_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String>
     words.chain(asks)
 }
 
-/// What changes about who this node is, in words.
+/// Changes of this node's identity, in words.
 fn identity_words(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Option<String> {
     let (before, after) = (old.nodes[was].public, new.nodes[me].public);
     if before != after {
@@ -364,7 +363,7 @@ fn identity_words(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -
     (old.node_key != new.node_key).then(|| "has another private key".to_owned())
 }
 
-/// What becomes of a node's public key, in words.
+/// The change of a node's public key, in words.
 fn public_words(is: bool, was: bool) -> String {
     match (is, was) {
         (true, true) => "has another public key",
@@ -374,7 +373,7 @@ fn public_words(is: bool, was: bool) -> String {
     .to_owned()
 }
 
-/// What is different, in words.
+/// The differences, in words.
 fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
     let mut words = Vec::new();
     if old.key != new.key {

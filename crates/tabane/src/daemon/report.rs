@@ -1,4 +1,4 @@
-//! What `tabane status` is told.
+//! The report for `tabane status`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -87,7 +87,7 @@ fn run(daemon: &Daemon, turn: &LoopTurn<'_>) -> RunStatus {
     agent.map(status).unwrap_or_default()
 }
 
-/// Who was not admitted.
+/// Peers that were not admitted.
 fn refused(daemon: &Daemon, now: Time) -> Vec<RefusedStatus> {
     let listed = daemon.refused.listed(now);
     let status = |entry: &Entry| {
@@ -252,7 +252,7 @@ fn path_why(path: &PathReport, links: &[LinkStatus]) -> Option<String> {
 fn why_down(path: &PathReport, links: &[LinkStatus]) -> &'static str {
     let link = links.iter().find(|link| link.link == path.link.0);
     match path.witness {
-        // That was what failed it. What keeps it down is another thing: the peer's end, or another switch.
+        // That made it fail. Something else keeps it down: the peer's end, or another switch.
         Witness::KernelLink if link.is_some_and(|link| link.up) => {
             "the link is up again, but its probes are not answered"
         }

@@ -53,7 +53,7 @@ const TOKEN_CONTROL: u64 = HOST_TOKENS + 4;
 /// How long a daemon lives, and for whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
-    /// Until it is told to stop; for everybody.
+    /// Until it is told to stop; for all users.
     UntilTold,
     /// As long as programs of this user run under `tabane run`: for them alone, without a virtual NIC.
     WhileUsed,
@@ -65,9 +65,9 @@ const OWN_USER: &str = "tabane";
 /// Said of a daemon that is not started since there is one.
 pub const ALREADY: &str = "a tabane daemon runs on this machine already";
 
-/// How long a daemon that nobody uses waits for the next program.
+/// How long an unused daemon waits for the next program.
 const UNUSED_MAX: Duration = Duration::from_secs(5);
-/// How often that is looked at.
+/// Interval of checking that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Of what cannot be waited for.
@@ -89,7 +89,7 @@ impl Life {
         }
     }
 
-    /// The user for whose programs it is, if not for everybody's.
+    /// The only user whose programs it serves, if not all.
     fn only_of(self) -> Option<u32> {
         (self == Life::WhileUsed).then(own_uid)
     }
@@ -123,7 +123,7 @@ pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 
     }
 }
 
-/// What the loop calls back.
+/// The callbacks of the loop.
 pub(super) struct Daemon {
     pub cluster: Cluster,
     pub me: usize,
@@ -135,7 +135,7 @@ pub(super) struct Daemon {
     /// Taken out while it works.
     pub agent: Option<Agent>,
     pub started: Time,
-    /// The same by the wall clock, milliseconds since 1970-01-01 UTC.
+    /// The start by the wall clock, milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
     pub rates: RateMeter,
     pub redundancy: Watch,
@@ -158,10 +158,10 @@ pub(super) struct Daemon {
     pub stop: bool,
     /// When it stops, since this node leaves.
     pub stop_at: Option<Time>,
-    /// When a virtual NIC is to be made in place of one that is gone, and whether that has failed.
+    /// When to make a virtual NIC in place of a lost one, and whether the last try failed.
     make_nic_at: Option<Time>,
     no_nic: Setback,
-    /// What the log tells of events, and of those of the virtual NIC, that cannot be waited for.
+    /// Limits on log lines about events, and about the virtual NIC's, that the loop cannot wait for.
     no_events: Lines,
     no_word_of_nic: Lines,
 }
@@ -170,8 +170,8 @@ impl Daemon {
     fn start(cluster: &Cluster, me: usize, life: Life) -> Result<(Engine, Daemon), String> {
         let spec = &cluster.nodes[me];
         let signals = Signals::new().map_err(|e| format!("cannot take signals: {e}"))?;
-        // First of all that is visible: only one daemon can have them, and whoever
-        // has them may remove a device that another one left behind. They go last of all.
+        // The first visible action: only one daemon can have these sockets, and their owner may remove a
+        // device that another daemon left behind. They are given up last.
         let sockets = Sockets::of(life.audience());
         let mut lease = sockets.take().map_err(|e| control_failure(&e))?;
         let (mut engine, words) = engine(cluster, me)?;
@@ -253,7 +253,7 @@ impl Daemon {
             let patience = self.outside_patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
-                // The service manager ends one that hears nothing for long.
+                // If it lasts, the service manager ends the daemon.
                 Err(error) => tell_deafness(engine.now(), &mut self.no_events, "events", &error),
             }
             self.stop |= self.is_unused(engine.now(), &engine.node);
@@ -289,7 +289,7 @@ impl Daemon {
         }
     }
 
-    /// Remembers who was refused, for `status`; returns whether the event is one for the log.
+    /// Records a refusal for `status`; returns whether the event must be logged.
     fn note_refusal(&mut self, now: Time, event: &Event) -> bool {
         match event {
             Event::PeerUp { peer, .. } => {
@@ -310,7 +310,7 @@ impl Daemon {
         }
     }
 
-    /// Has the log say something about a peer, unless it has said enough of that one.
+    /// Logs a line about a peer, within that peer's limit.
     pub(super) fn tell_of(&mut self, now: Time, peer: PeerId, text: String) {
         if let Some(text) = self.peer_lines.take(now, peer, text) {
             log::line(text);
@@ -357,8 +357,8 @@ impl Daemon {
         }
     }
 
-    /// Whether it was there for programs that have all ended (and what they have said is on its
-    /// way), or another one is there for everybody.
+    /// Whether it served programs that have all ended (and their last words are on their way), or another
+    /// daemon serves everybody now.
     fn is_unused(&mut self, now: Time, node: &Node) -> bool {
         if self.life.is_for_all() || now < self.look_at {
             return false;
@@ -378,7 +378,7 @@ impl Daemon {
         is_superseded || now.since(self.used_at) > UNUSED_MAX
     }
 
-    /// Something happened to a stream: it is the agent's, or nobody's.
+    /// Handles a stream's event: the stream is the agent's, or nobody's.
     fn on_stream(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
         if let Some(mut agent) = self.agent.take() {
             let is_its = agent.event(now, node, self, peer, event);
@@ -410,7 +410,7 @@ impl Daemon {
     }
 }
 
-/// Has the log tell that the loop is not told of `what`, unless it has a moment ago: that may come and go.
+/// Logs, at most once in a while, that the loop gets no events of `what`: that may come and go.
 fn tell_deafness(now: Time, lines: &mut Lines, what: &str, error: &std::io::Error) {
     if lines.take(now, OF_DEAFNESS).is_some() {
         log::line(format!(
@@ -426,7 +426,7 @@ fn control_failure(error: &std::io::Error) -> String {
     format!("cannot open the sockets for `tabane status` and `tabane run`: {error}")
 }
 
-/// Who may use this daemon for `tabane run`; the log tells whom this machine does not know.
+/// Who may use this daemon for `tabane run`; logs users that this machine does not know.
 pub(super) fn access(cluster: &Cluster, is_for_all: bool) -> Access {
     if !is_for_all {
         return Access::Everybody;
@@ -436,7 +436,8 @@ pub(super) fn access(cluster: &Cluster, is_for_all: bool) -> Access {
     access
 }
 
-/// Goes on as bare as under the service manager (`dist/systemd/tabane.service`), whoever has started it.
+/// Drops the privileges that the service manager would not give (`dist/systemd/tabane.service`), whoever
+/// has started the daemon.
 fn give_up_privileges(lease: &Lease) {
     match privileges::give_up(OWN_USER, |uid| lease.give_to(uid)) {
         Ok(Some(uid)) => log::line(format!("goes on as user {uid} ({})", OWN_USER)),
@@ -451,7 +452,7 @@ fn wait_for_signals(engine: &Engine, signals: &Signals) -> Result<(), String> {
     registered.map_err(|e| format!("cannot wait for signals: {e}"))
 }
 
-/// The surveys of a node, whose threads wake the loop.
+/// The surveys of a node; their threads wake the loop.
 fn surveys(engine: &Engine) -> std::io::Result<Surveys> {
     let surveys = Surveys::new(engine.now())?;
     let poller = engine.poller();
@@ -503,7 +504,7 @@ pub(super) fn peers_with_nic(
     peers.iter().filter_map(with_nic).collect()
 }
 
-/// The loop of node `me`, and what there is to say of its links.
+/// The loop of node `me`, and messages about the links.
 ///
 /// # Errors
 /// In words for people.
@@ -528,7 +529,7 @@ pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String
     .map_err(|e| e.to_string())
 }
 
-/// What the node relays for others.
+/// The node's settings for relaying.
 pub(super) fn relay_config(mesh: MeshSpec) -> RelayConfig {
     RelayConfig {
         forwards: mesh.relay,
@@ -620,10 +621,10 @@ impl Host for Daemon {
             self.surveys.on_measured(now, token, outcome, behind);
             return self.turn_survey(now, node);
         }
-        // One that was removed from the cluster file is told as that.
+        // Its removal from the cluster file is logged instead.
         let is_gone = |peer| !self.peers.iter().any(|(id, _)| *id == peer);
         if event.peer().is_some_and(is_gone) {
-            // But programs that have a connection to it are told that it is over.
+            // But programs with a connection to it must learn that it is over.
             if let Event::Op { peer, event } = event {
                 self.on_stream(now, node, peer, event);
             }

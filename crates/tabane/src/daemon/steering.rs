@@ -1,4 +1,4 @@
-//! What the daemon tells the keeper of Multipath TCP, and has of it.
+//! The daemon's side of the keeper of Multipath TCP.
 
 use core::time::Duration;
 use std::process::Child;
@@ -15,21 +15,21 @@ use crate::steer::{Loss, PathPicture, PeerPicture, Picture, Report, Steering};
 /// A path that was never answered has failed when the peer has been there for this long.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// A keeper that ends after so long has steered.
+/// A keeper that ran this long has steered.
 const HAS_STEERED: Duration = Duration::from_secs(60);
 
 /// The keeper, if it is wanted and there.
 #[derive(Debug, Default)]
 pub struct Helm {
     steering: Option<Steering>,
-    /// When another one is to be started: there is none.
+    /// When to start a keeper, if none runs.
     start_at: Option<Time>,
     /// When the last one was, and how often they have ended soon.
     started: Time,
     setback: Setback,
     /// The one before, if it was not seen to end.
     former: Option<Child>,
-    /// When the links are to be told anew.
+    /// When to tell it the links anew.
     draw_at: Option<Time>,
     /// Why nothing can be steered.
     failed: Option<String>,
@@ -58,7 +58,7 @@ impl Helm {
         }
     }
 
-    /// Nothing can be steered: that is told once, and tried again ever later.
+    /// Nothing can be steered: logs that once, and retries at growing intervals.
     fn fail(&mut self, now: Time, why: String) {
         if self.failed.as_ref() != Some(&why) {
             log::line(format!("Multipath TCP is not steered: {why}; still trying"));
@@ -74,7 +74,7 @@ impl Helm {
         self.start_at = Some(now + self.setback.pause());
     }
 
-    /// What the keeper has seen and done; `None`: nothing is steered.
+    /// The keeper's report; `None`: nothing is steered.
     pub fn report(&self) -> Option<&Report> {
         self.steering.as_ref().map(|steering| &steering.report)
     }
@@ -108,7 +108,7 @@ impl Helm {
         self.start_at = self.start_at.map(|_| now);
     }
 
-    /// Has everything put back.
+    /// Makes the keeper restore everything.
     pub fn stop(&mut self, poller: &Poller) {
         self.start_at = None;
         self.failed = None;
@@ -214,7 +214,7 @@ impl Daemon {
         }
     }
 
-    /// The cluster file was read anew.
+    /// Applies a reloaded cluster file.
     pub(super) fn set_helm(&mut self, turn: &mut LoopTurn<'_>) {
         match (
             self.cluster.mptcp && self.is_for_all(),

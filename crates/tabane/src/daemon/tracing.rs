@@ -1,6 +1,6 @@
-//! What the node tells of a peer, for whoever asked at the control socket (`tabane trace`).
+//! Traces of a peer, for clients of the control socket (`tabane trace`).
 //!
-//! A trace is on for as long as the connection of one who asked is there, and no longer, however that one ended.
+//! A trace lasts exactly as long as the client's connection, however that ends.
 
 use tabane_engine::LoopTurn;
 use tabane_proto::trace::TraceEvent;
@@ -12,21 +12,21 @@ use super::report::unix_ms;
 use super::run::Daemon;
 use crate::status::{Caller, TraceReport};
 
-/// One who asked.
+/// A client.
 struct Listener {
     /// The client's number.
     client: u64,
     peer: PeerId,
     name: String,
     writer: Writer,
-    /// What is to be sent now, and how many events are in it.
+    /// Text to be sent now, and the number of events in it.
     text: String,
     events: u64,
     /// Events that the client was not there to read in time, since it was last told.
     left_out: u64,
 }
 
-/// All who asked.
+/// All clients.
 #[derive(Default)]
 pub struct Traces(Vec<Listener>);
 
@@ -58,7 +58,8 @@ impl Daemon {
             wall_clock_unix_ms: Some(unix_ms()),
         };
         writer.header(&header, &mut text);
-        // Who asks later is to be told all states as well: so the trace begins anew for all. What was told so far is theirs.
+        // A later client must get all states as well, so the trace begins anew for all; the earlier clients get what was
+        // recorded so far.
         self.tell_traces(turn.now, turn.node);
         turn.node.trace(turn.now, id, false);
         turn.node.trace(turn.now, id, true);
@@ -101,7 +102,7 @@ impl Daemon {
         })
     }
 
-    /// Hands on what the node has told since it was last asked, and ends the traces of those who have gone.
+    /// Passes new events to the clients, and ends the traces of those who are gone.
     pub(super) fn tell_traces(&mut self, now: Time, node: &mut Node) {
         if self.traces.0.is_empty() {
             return;
@@ -137,7 +138,7 @@ impl Daemon {
     }
 }
 
-/// So many peers are named to whoever asks for one that is not there.
+/// The most peers that are named to a client that asks for an unknown one.
 const NAMED_MAX: usize = 16;
 
 impl Listener {
@@ -146,7 +147,7 @@ impl Listener {
         self.events += 1;
     }
 
-    /// Sends what was heard; `add` says whether there was room for it.
+    /// Sends recorded events; `add` says whether there was room.
     fn tell(&mut self, now: Time, mut add: impl FnMut(&str) -> bool) {
         if self.left_out > 0 && self.events > 0 {
             let mut text = String::new();
@@ -157,7 +158,7 @@ impl Listener {
                 self.left_out = 0;
             }
         }
-        // To add nothing still sends what waits.
+        // Adding nothing still sends what waits.
         if self.left_out > 0 || !add(&self.text) {
             self.left_out += self.events;
         }

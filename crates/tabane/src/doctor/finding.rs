@@ -1,8 +1,8 @@
-//! What doctor says: findings, and what it looked at.
+//! Doctor's findings, and what it examined.
 
 use serde::Serialize;
 
-/// What is wrong. The names are an interface for programs; `docs/doctor.md`
+/// The kind of a finding. The names are an interface for programs; `docs/doctor.md`
 /// describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -53,7 +53,7 @@ pub enum Cause {
     LinkDead,
     /// Two machines have one address.
     AddressConflict,
-    /// What is for a peer is sent to another machine's Ethernet address.
+    /// Packets for a peer go to another machine's Ethernet address.
     WrongNeighbour,
     /// Two links are one network.
     SharedNetwork,
@@ -65,9 +65,9 @@ pub enum Cause {
     LossyLink,
     /// Large packets do not pass.
     Mtu,
-    /// The daemon has all it can get of a processor.
+    /// The daemon uses all the processor time it can get.
     Cpu,
-    /// Strangers send what has to be thrown away.
+    /// Strangers send packets that must be thrown away.
     Flood,
     /// The kernel grants small socket buffers.
     Buffers,
@@ -93,7 +93,7 @@ pub enum Cause {
     GatewayNotReady,
     /// No other gateway could serve in place of the one that does.
     NoStandby,
-    /// The device outside of the gateway that serves has not the outside addresses.
+    /// The outside device of the serving gateway lacks the outside addresses.
     OutsideAddressMissing,
     /// A router outside does not answer.
     RouterSilent,
@@ -117,14 +117,14 @@ pub enum Severity {
     Degraded,
     /// It works, slower than it could.
     Slow,
-    /// It costs nothing that was measured; it may some day.
+    /// It has no measured cost, but may have one some day.
     Note,
 }
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind.
     pub cause: Cause,
     /// How bad.
     pub severity: Severity,
@@ -132,20 +132,20 @@ pub struct Finding {
     pub peers: Vec<String>,
     /// The links it concerns, in order.
     pub links: Vec<u8>,
-    /// What is wrong, one sentence.
+    /// The problem, in one sentence.
     pub what: String,
-    /// How it is known: what was measured.
+    /// Evidence: what was measured.
     pub evidence: Vec<String>,
-    /// What it costs.
+    /// The effect.
     pub cost: String,
     /// Share of the bundle that it costs, 0 to 1, to order by.
     pub cost_share: f64,
-    /// What to do, most likely first: commands, or steps.
+    /// The remedies, most likely first: commands, or steps.
     pub mend: Vec<String>,
 }
 
 impl Finding {
-    /// A finding that concerns nobody in particular.
+    /// A finding without a node or link.
     pub fn new(cause: Cause, severity: Severity, what: impl Into<String>) -> Finding {
         Finding {
             cause,
@@ -184,14 +184,14 @@ impl Finding {
         self
     }
 
-    /// What it costs, in words and as a share of the bundle.
+    /// The effect, in words and as a share of the bundle.
     pub fn costs(mut self, share: f64, text: impl Into<String>) -> Finding {
         self.cost = text.into();
         self.cost_share = share.clamp(0.0, 1.0);
         self
     }
 
-    /// What to do.
+    /// Adds a remedy.
     pub fn mend(mut self, text: impl Into<String>) -> Finding {
         self.mend.push(text.into());
         self
@@ -218,13 +218,13 @@ pub struct Diagnosis {
     pub daemon: bool,
     /// For how long was watched, seconds.
     pub watched_s: f64,
-    /// What was looked at, in words.
+    /// What was examined, in words.
     pub looked_at: String,
-    /// What is wrong, worst first.
+    /// The findings, worst first.
     pub findings: Vec<Finding>,
-    /// What was looked for.
+    /// The checks.
     pub checked: Vec<&'static str>,
-    /// What could not be looked at.
+    /// What could not be examined.
     pub unseen: Vec<Unseen>,
 }
 

@@ -77,7 +77,7 @@ pub fn run(args: &DoctorArgs) -> u8 {
     }
 }
 
-/// What is to be said of these facts.
+/// The diagnosis from these facts.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     Diagnosis {
         schema: SCHEMA,
@@ -132,5 +132,5 @@ fn looked_at(facts: &Facts) -> String {
     text
 }
 
-/// Less than this is nothing to judge speed by.
+/// Too little traffic to judge speed by.
 const IDLE_MBPS: f64 = 5.0;

@@ -116,7 +116,7 @@ fn wrapped(out: &mut String, begin: &str, indent: usize, text: &str) {
     out.push('\n');
 }
 
-/// Words, with what stands in backquotes as one.
+/// Words; text in backquotes counts as one.
 fn pieces(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut open = false;

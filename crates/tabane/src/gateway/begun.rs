@@ -1,4 +1,4 @@
-//! Connections that are being begun: what their first packets said of windows, until there is a conversation to remember it with.
+//! Connections that are being begun: the window options of their first packets, until there is a conversation to store them in.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::packet::End;
 /// As many as are remembered: of a flood of first packets the last ones.
 const BEGUN_MAX: usize = 8192;
 
-/// What each end has said: whether it wants windows to be shifted (RFC 7323), and by how many bits.
+/// Each end's option: whether it wants windows to be shifted (RFC 7323), and by how many bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scales {
     own: Option<Option<u8>>,
@@ -41,7 +41,7 @@ impl Begun {
         }
     }
 
-    /// There may be a conversation between these ends now, to remember what was heard.
+    /// If there is a conversation between these ends now, stores the options there.
     pub fn hand_over<O: Copy + Ord>(&self, tracker: &mut Tracker<O>, ends: Ends) {
         if let Some(known) = tracker.get_mut(ends)
             && known.throttle.is_none()

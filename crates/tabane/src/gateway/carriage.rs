@@ -1,5 +1,5 @@
-//! What a gateway and the nodes carry to each other: packets of IP, each a frame of the bundle. Two bits of its `virtio_net_hdr` that
-//! mean nothing to Linux tell it from one of the virtual NIC (docs/protocol.md, 9.11).
+//! Packets between a gateway and the nodes: IP packets, each in a frame of the bundle. Two bits of the `virtio_net_hdr` that
+//! Linux ignores distinguish them from frames of the virtual NIC (docs/protocol.md, 9.11).
 
 use core::hash::{Hash, Hasher};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub fn is_packet(frame: &[u8]) -> bool {
         .is_some_and(|flags| flags & (OUTWARD | INWARD) != 0)
 }
 
-/// Which way a frame goes that is such a packet; what told it is taken out of it. `None`: it goes none.
+/// The direction of such a frame; clears the bits that say it. `None`: it is no such frame.
 pub fn take_way(frame: &mut [u8]) -> Option<Way> {
     if frame.len() <= VNET_HDR_BYTES {
         return None;
@@ -79,7 +79,7 @@ pub struct Carriage {
 }
 
 impl Carriage {
-    /// Sends one on its way, whose buffer may be taken.
+    /// Sends a packet; its buffer may be taken.
     pub fn send(
         &mut self,
         now: Time,
@@ -101,13 +101,13 @@ impl Carriage {
         }
     }
 
-    /// A peer is none any more.
+    /// A peer was removed.
     pub fn forget(&mut self, peer: PeerId) {
         self.flows.remove(&peer);
     }
 }
 
-/// What packets of one conversation and direction have in common: those stay in order.
+/// The flow of a packet: packets of one conversation and direction stay in order.
 fn flow_of(packet: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(seen) = Seen::of(packet) {

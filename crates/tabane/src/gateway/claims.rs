@@ -8,7 +8,7 @@ use tabane_proto::gateway::{Claim, Family, Port, Refused, Transport};
 
 use super::programs::{Place, Programs};
 
-/// So long the gateway is waited for. Then the program has the port as far as this node knows, and the next gateway is told that it does.
+/// How long to wait for the gateway. Then this node grants the port provisionally, and tells the next gateway.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So many ports are tried for a program that takes any.
 const TRIES: u32 = 8;
@@ -21,22 +21,22 @@ pub trait Ask {
     /// Tells it that nobody here has the port any more.
     fn tell_free(&mut self, port: Port);
 
-    /// Tells it what the program is called that has got the port.
+    /// Tells it the name of the port's program.
     fn tell_name(&mut self, place: Place, port: Port);
 }
 
-/// What a program wants.
+/// A program's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
     /// Whose program.
     pub place: Place,
-    /// What of.
+    /// The protocol.
     pub transport: Transport,
     /// Of which addresses, one of each family.
     pub families: [Option<Family>; 2],
     /// Which number; 0: any.
     pub number: u16,
-    /// For whom.
+    /// The claimant's conditions.
     pub claim: Claim,
 }
 
@@ -51,7 +51,7 @@ impl Wish {
     }
 }
 
-/// What a program has got.
+/// A program's grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Given {
     /// The number of the port; 0: whichever this node has free.
@@ -71,7 +71,7 @@ struct Waiting {
     since: Time,
     /// The gateway has been asked.
     is_asked: bool,
-    /// This node has noted the port as the program's, and the gateway has not said yet that it is.
+    /// This node has recorded the port as the program's, and the gateway has not confirmed it yet.
     is_noted: bool,
     /// Some of it the program had not.
     is_new: bool,
@@ -86,7 +86,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// A program wants a port. By the number returned, [`Claims::poll_done`] tells of the end.
+    /// A program wants a port. [`Claims::poll_done`] reports the result under the returned number.
     pub fn begin(
         &mut self,
         now: Time,
@@ -94,7 +94,7 @@ impl Claims {
         gateway: &mut impl Ask,
         wish: Wish,
     ) -> u32 {
-        // 0 is that of words that want no answer.
+        // 0 is for messages that want no answer.
         self.last = self.last.checked_add(1).unwrap_or(1);
         let waiting = Waiting {
             wish,
@@ -111,7 +111,7 @@ impl Claims {
         self.last
     }
 
-    /// What is decided: what it has got, or why nothing.
+    /// A result: the grant, or why there is none.
     pub fn poll_done(&mut self) -> Option<(u32, Result<Given, Refused>)> {
         self.done.pop_front()
     }
@@ -165,7 +165,7 @@ impl Claims {
         first.map(|since| since + PATIENCE)
     }
 
-    /// Some time has passed: whoever has waited long enough goes on without the gateway.
+    /// Claims that have waited long enough go on without the gateway.
     pub fn look(&mut self, now: Time, programs: &mut Programs) {
         let is_late = |waiting: &Waiting| now.since(waiting.since) >= PATIENCE;
         if !self.waiting.values().any(is_late) {
@@ -234,7 +234,7 @@ impl Claims {
         }
     }
 
-    /// What the gateway says of the port that it was asked for.
+    /// The gateway's answer about a port.
     fn take(
         &mut self,
         programs: &mut Programs,
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(claims.poll_done(), Some((id, Err(Refused::InUse))));
         assert!(!gateway.taken.contains(&port(Family::V6, 81)));
         assert!(!programs.has(1, port(Family::V6, 81)) && !programs.has(1, port(Family::V4, 81)));
-        // To listen where it has bound asks nobody.
+        // Listening on a bound port asks nobody.
         let asked = gateway.asked.len();
         let id = claims.begin(Time::ZERO, &mut programs, &mut gateway, wish(80));
         let (number, is_new) = (80, false);

@@ -1,7 +1,7 @@
-//! What a node's part in the outside address has of its machine: the line outside, the machine's own kernel, and the programs' ways.
+//! What the outside address needs from a node's machine: the line outside, the machine's own kernel, and the programs' ways.
 //!
-//! All that the gateway does to a machine goes through here, each as small as the call of the system that it is. So a simulation
-//! has a machine of its own in virtual time, and runs all else as it is.
+//! Everything that the gateway does to a machine goes through these traits, each as small as its system call. So a simulation
+//! can supply a machine in virtual time, and run everything else as it is.
 
 use core::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use crate::daemon::closing::Lent;
 
 /// A machine on which a gateway may serve.
 pub trait Devices: Debug {
-    /// Has the machine's kernel answer nothing that comes for the outside addresses, until it may speak again.
+    /// Makes the machine's kernel ignore everything for the outside addresses, until it may speak again.
     ///
     /// # Errors
     /// The kernel cannot do that.
@@ -27,28 +27,29 @@ pub trait Devices: Debug {
     /// The kernel may answer again.
     fn speak_again(&self);
 
-    /// Opens the device outside for what comes for the outside addresses.
+    /// Opens the device outside, for packets to the outside addresses.
     ///
     /// # Errors
     /// There is no such device, or the daemon may not.
     fn line(&self, site: &Site) -> io::Result<Box<dyn Line>>;
 
-    /// Opens the way by which the machine's kernel is given what is its own.
+    /// Opens the way by which the machine's kernel gets its own packets.
     ///
     /// # Errors
     /// The daemon may not make it.
     fn kernel(&self) -> io::Result<Box<dyn Kernel>>;
 
-    /// Gives the device outside its addresses, as long as what is returned is there.
+    /// Gives the device outside its addresses, for as long as the returned value exists.
     ///
     /// # Errors
     /// There is no such device, or the daemon may not.
     fn addresses(&self, site: &Site) -> io::Result<Box<dyn Held>>;
 
-    /// Takes a port of TCP, or else of UDP, as long as what is returned is there; of number 0 any that is free. Its number, too.
+    /// Takes a TCP port, or else a UDP port, for as long as the returned value exists; number 0 means any free one. Also returns
+    /// the number.
     ///
     /// # Errors
-    /// `AddrInUse`: a program of the machine has it. Or there is no socket to have it by.
+    /// `AddrInUse`: a program of the machine has it. Or no socket can be made.
     fn port(&self, is_tcp: bool, address: SocketAddr) -> io::Result<(u16, Box<dyn Held>)>;
 }
 
@@ -121,7 +122,7 @@ pub trait Way: Debug {
     fn watch(&self, is_watched: bool) -> io::Result<()>;
 }
 
-/// What a machine lets a gateway have as long as this is there.
+/// Something that a gateway has of a machine for as long as this exists.
 pub trait Held: Debug {}
 
 impl Held for Addresses {}
@@ -148,7 +149,7 @@ impl Devices for Real {
     }
 
     fn speak_again(&self) {
-        // Where it fails there is no rule to be taken away.
+        // If it fails, there was no rule to remove.
         let _ = speak_again();
     }
 

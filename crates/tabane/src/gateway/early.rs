@@ -1,10 +1,10 @@
-//! Packets that come before a gateway that has just begun to serve knows whose they are.
+//! Packets that arrive before a gateway that begins to serve knows their owners.
 
 use std::collections::VecDeque;
 
 use super::front::Owner;
 
-/// What is kept, bytes: 50 ms of 1 Gb/s.
+/// The most bytes that are kept: 50 ms of 1 Gb/s.
 const BYTES_MAX: usize = 6 << 20;
 
 /// From where one came.
@@ -16,7 +16,7 @@ pub enum Origin {
     Outside,
 }
 
-/// All of them, in the order in which they came.
+/// All of them, in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Early {
     packets: VecDeque<(Origin, Vec<u8>)>,

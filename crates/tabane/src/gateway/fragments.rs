@@ -1,17 +1,18 @@
-//! Fragments of packets: the first alone says to which conversation they belong.
+//! Fragments of packets: only the first says to which conversation they belong.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::packet::Seen;
 
-/// So many packets in fragments are known at once: those of 1 Gb/s arrive within the time of a few.
+/// The most fragmented packets known at once: at 1 Gb/s, fragments arrive within the time of a few
+/// packets.
 const KNOWN_MAX: usize = 256;
 
 /// Which packet, of those between two.
 type Key = (IpAddr, IpAddr, u32);
 
-/// What was decided of their first ones.
+/// Decisions about first fragments.
 #[derive(Debug)]
 pub struct Fragments<D> {
     known: VecDeque<(Key, D)>,
@@ -26,7 +27,7 @@ impl<D> Default for Fragments<D> {
 }
 
 impl<D: Copy> Fragments<D> {
-    /// What was decided of a packet holds for its fragments, if this is the first.
+    /// Stores the decision about a packet for its fragments, if this is the first.
     pub fn note(&mut self, seen: &Seen, decided: D) {
         let Some(fragment) = seen.fragment else {
             return;
@@ -38,7 +39,7 @@ impl<D: Copy> Fragments<D> {
             .push_back(((seen.from, seen.to, fragment), decided));
     }
 
-    /// What was decided of the first of these.
+    /// The decision about the first of these fragments.
     pub fn find(&self, seen: &Seen) -> Option<D> {
         let key = (seen.from, seen.to, seen.fragment?);
         let mut newest_first = self.known.iter().rev();

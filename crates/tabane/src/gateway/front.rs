@@ -1,4 +1,4 @@
-//! What a gateway does while it serves: whose a packet from outside is, what goes outside and when. Pure but for what it asks of its [`Host`].
+//! The gateway's work while it serves: owners of packets from outside, and what goes outside when. Pure except for its [`Host`].
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use super::fragments::Fragments;
 use super::packet::{Cuts, End, Seen, Segment, What, does_not_arrive};
 use crate::vswitch::VNET_HDR_BYTES;
 
-/// What nodes send to the outside address itself and has not been handed on yet, in packets.
+/// The most packets from nodes to the outside address itself that wait to be passed on.
 const TURNED_MAX: usize = 1024;
-/// Where what belongs to no conversation waits.
+/// The lane of packets without a conversation.
 const LANE_OF_OTHERS: LaneId = 0;
 
 /// Whose a port or a conversation is.
@@ -26,16 +26,16 @@ const LANE_OF_OTHERS: LaneId = 0;
 pub enum Owner {
     /// Of programs of this node.
     Here,
-    /// Of those of another one.
+    /// Another node's programs.
     Peer(PeerId),
 }
 
-/// What the machine of the gateway has a say in.
+/// The machine's part in the gateway.
 pub trait Host {
-    /// Has the port be nobody else's on this machine. Of number 0 any that is free. The number it is.
+    /// Reserves a port on this machine; number 0 means any free one. Returns the number.
     ///
     /// # Errors
-    /// A program of the machine has it, or there is no socket to have it by.
+    /// A program of the machine has it, or no socket can be made.
     fn hold(&mut self, port: Port) -> Result<u16, Refused>;
 
     /// It is everybody's again.
@@ -52,7 +52,7 @@ pub enum For {
     Owner(Owner),
     /// Whichever of these knows its conversation.
     Perhaps(Vec<Owner>),
-    /// The machine's own kernel, if for nobody it answers so.
+    /// The machine's own kernel: if nobody has the port, it says so.
     Kernel,
     /// Nobody.
     Nobody,
@@ -82,7 +82,7 @@ pub struct Waiting {
     pub frame: Vec<u8>,
     /// If it is longer than packets of the wire.
     pub cuts: Option<Cuts>,
-    /// What of its content has left.
+    /// How much of its content has left.
     pub sent: usize,
     /// Whom it is for.
     pub to: IpAddr,
@@ -104,8 +104,8 @@ impl Waiting {
 }
 
 impl Waiting {
-    /// What goes next of it, where `most` bytes may: where its content is in the frame, the headers for that, and how many packets of the wire
-    /// it is.
+    /// The next piece, of at most `most` bytes: its content's range in the frame, its headers, and its number of packets on the
+    /// wire.
     pub fn next_piece(&self, most: usize, headers: &mut Vec<u8>) -> (Range<usize>, usize) {
         let Some(cuts) = &self.cuts else {
             headers.clear();
@@ -136,17 +136,17 @@ pub struct Front {
     leaving: Fragments<LaneId>,
     begun: Begun,
     inflow: Inflow,
-    /// Conversations that have another port outside than at their node, to be told.
+    /// Conversations with different ports outside and at their node, to be reported.
     translated: VecDeque<(Owner, Ends, u16)>,
-    /// What nodes have sent to the outside address itself, and to whom it goes.
+    /// Packets from nodes to the outside address itself, and their receivers.
     turned: VecDeque<(Owner, Vec<u8>)>,
-    /// What was lost here.
+    /// Packets lost here.
     pub dropped: Dropped,
 }
 
 impl Front {
-    /// At these addresses, with so many ports and conversations of each node at most.
-    /// `is_fair`: what waits has turns here, and senders are held back; else it is the device's to keep.
+    /// For these addresses, with at most this many ports and conversations of each node. `is_fair`: packets queue here and take
+    /// turns, and senders are held back; otherwise they queue in the device.
     pub fn new(
         addresses: &[IpAddr],
         ports_max: usize,
@@ -168,7 +168,7 @@ impl Front {
         }
     }
 
-    /// What waits is kept so from now on, and each node may have so many ports and conversations. What there is stays.
+    /// Changes the kind of queue, and each node's limits. Existing entries stay.
     pub const fn change(&mut self, is_fair: bool, (ports_max, conversations_max): (usize, usize)) {
         self.is_fair = is_fair;
         self.tracker.set_limits(ports_max, conversations_max);
@@ -179,7 +179,7 @@ impl Front {
         self.tracker.ports.name(owner, port, command);
     }
 
-    /// What it is called, if that was said.
+    /// Its program's name, if it was reported.
     pub fn command_of(&self, owner: Owner, port: Port) -> Option<Command> {
         self.tracker.ports.command_of(owner, port)
     }
@@ -205,7 +205,7 @@ impl Front {
             return claimed.map(|_| number);
         }
         if self.tracker.ports.is_held_by(owner, port) {
-            // Whoever says it again does not know whether it was heard, or has begun anew.
+            // A node that claims it again does not know whether it was heard, or has restarted.
             self.tracker.ports.confirm(owner, port);
             return Ok(port.number);
         }
@@ -215,7 +215,7 @@ impl Front {
         self.take(host, owner, port, claim)
     }
 
-    /// A node has had a port from the gateway before. What its programs have gone on with since may have been adopted meanwhile, as if it had begun
+    /// A node had a port from an earlier gateway. Its programs' traffic since may have been adopted meanwhile as if it had begun
     /// inside: that does not take the port from it.
     pub fn has(&mut self, host: &mut impl Host, owner: Owner, port: Port, claim: Claim) {
         if self.tracker.ports.is_held_by(owner, port) {
@@ -241,7 +241,7 @@ impl Front {
     ) -> Result<u16, Refused> {
         let is_new = self.give(owner, port, claim)?;
         if owner == Owner::Here {
-            // The agent has it by a socket of its own, for that is how plain programs elsewhere reach it.
+            // The agent has its own socket there, by which plain programs elsewhere reach it.
             host.let_go(port);
         } else if is_new
             && !self.tracker.is_lent(port)
@@ -260,7 +260,7 @@ impl Front {
         }
     }
 
-    /// Who is to have the next connection to a port.
+    /// The owner for the next connection to a port.
     pub fn whose(&self, host: &impl Host, port: Port) -> Option<Owner> {
         let chosen = self
             .tracker
@@ -269,12 +269,12 @@ impl Front {
         chosen.map(|(owner, _)| owner)
     }
 
-    /// What waits for the line, in bytes.
+    /// Bytes that wait for the line.
     pub const fn queued_bytes(&self) -> usize {
         self.queue.bytes()
     }
 
-    /// A node has begun anew, or is gone: it has no ports, and conversations that it says nothing of soon are over.
+    /// A node has restarted, or is gone: it loses its ports, and conversations that it does not confirm soon are dropped.
     pub fn doubt(&mut self, now: Time, host: &mut impl Host, owner: Owner) {
         self.tracker.doubt_owner(now, owner);
         self.clean_up(host);
@@ -291,7 +291,7 @@ impl Front {
         self.clean_up(host);
     }
 
-    /// A conversation stands that this gateway has not seen begin.
+    /// A conversation exists that this gateway has not seen begin.
     pub fn stands(
         &mut self,
         now: Time,
@@ -380,14 +380,14 @@ impl Front {
         }
     }
 
-    /// Has the sender, whose bytes this segment of the far end acknowledges, not go too far ahead of the line.
+    /// Keeps the sender, whose bytes this segment of the far end acknowledges, from going too far ahead of the line.
     fn hold_back(&mut self, now: Time, ends: Ends, segment: &Segment, frame: &mut [u8]) {
         if !self.is_fair {
             return;
         }
         let room_bytes = self.queue.room_bytes();
         if let Some(scale) = segment.scale {
-            // The window of what begins a connection is not shifted yet.
+            // The window of a SYN is not shifted yet.
             return (self.begun).hear(&mut self.tracker, ends, End::Destination, scale);
         }
         let known = self.tracker.get_mut(ends);
@@ -451,8 +451,8 @@ impl Front {
         self.dropped.queue_full += self.queue.dropped() - dropped;
     }
 
-    /// Has the far end, whose bytes this segment acknowledges, send no more than its share of the line carries. If it may send more than before:
-    /// how far that went.
+    /// Limits the far end, whose bytes this segment acknowledges, to its share of the line. If its window advances, returns where
+    /// it ended before.
     fn hold_far_end_back(
         &mut self,
         now: Time,
@@ -478,7 +478,7 @@ impl Front {
         goes_on
     }
 
-    /// What a node sends to the outside address itself is for whoever has the port there.
+    /// Packets of a node to the outside address itself go to the port's owner.
     fn turn_back(&mut self, now: Time, host: &impl Host, owner: Owner, mut frame: Vec<u8>) {
         let Some(seen) = Seen::of(&frame).filter(|seen| seen.what == What::Said) else {
             return;
@@ -497,12 +497,12 @@ impl Front {
         }
     }
 
-    /// What a node has sent to the outside address itself, and to whom it goes.
+    /// A packet of a node to the outside address itself, and its receiver.
     pub fn poll_turned(&mut self) -> Option<(Owner, Vec<u8>)> {
         self.turned.pop_front()
     }
 
-    /// The lane of something that is said, and its ends outside.
+    /// The lane of an outgoing packet, and its ends outside.
     fn says(
         &mut self,
         now: Time,
@@ -521,7 +521,7 @@ impl Front {
                 return None;
             }
         };
-        // What made room for it.
+        // Conversations that were dropped to make room.
         self.clean_up(host);
         let outside = Ends {
             own: outer,
@@ -535,8 +535,8 @@ impl Front {
         Some((lane, outside))
     }
 
-    /// Something that begins nothing, of a conversation that is not known: a node whose daemon, or that of this gateway, has begun anew goes on
-    /// with what its programs have. It could as well begin one from that port.
+    /// A packet that begins nothing, of an unknown conversation: after a restart of its node's daemon, or of this gateway's, a
+    /// node continues its programs' connections. It could as well begin one from that port.
     fn adopt(
         &mut self,
         now: Time,
@@ -605,7 +605,7 @@ impl Front {
         self.queue.turn()
     }
 
-    /// So much of what [`Front::turn`] gave has left: of content, or all. Returns its buffer when nothing of it is left.
+    /// This many bytes from [`Front::turn`] have left: of content, or all. Returns the buffer when nothing is left.
     pub fn has_left(&mut self, now: Time, lane: LaneId, bytes: usize) -> Option<Vec<u8>> {
         let (_, waiting, _) = self.queue.turn()?;
         waiting.sent += bytes;
@@ -630,12 +630,12 @@ impl Front {
         !self.queue.is_empty()
     }
 
-    /// A conversation that has another port outside than at its node, which is to be told.
+    /// A conversation with different ports outside and at its node, to be reported.
     pub fn poll_translated(&mut self) -> Option<(Owner, Ends, u16)> {
         self.translated.pop_front()
     }
 
-    /// Forgets, now and then, what has been silent for too long.
+    /// Forgets, now and then, conversations that were silent for too long.
     pub fn look(&mut self, now: Time, host: &mut impl Host) {
         self.tracker.look(now);
         self.clean_up(host);
@@ -660,13 +660,13 @@ impl Front {
         self.tracker.count()
     }
 
-    /// All ports that are claimed, by whom, and with how many connections.
+    /// All claimed ports, their owners, and their numbers of connections.
     pub fn ports(&self) -> impl Iterator<Item = (Port, Owner, u32)> {
         self.tracker.ports.all()
     }
 }
 
-/// Whether a kernel gives it to nobody: then it need not be had.
+/// Whether no kernel gives this port to anybody: then it need not be reserved.
 fn is_portless(port: Port) -> bool {
     port.transport == Transport::Echo
 }

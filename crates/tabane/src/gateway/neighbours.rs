@@ -1,5 +1,5 @@
-//! Who is where on the outside's network: the gateway's own ARP (RFC 826) and neighbour discovery (RFC 4861), since its kernel answers nothing.
-//! Pure: packets in, frames out.
+//! Neighbours on the outside network: the gateway's own ARP (RFC 826) and neighbour discovery (RFC 4861), since its kernel is
+//! silent. Pure: packets in, frames out.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,64 +11,65 @@ use tabane_proto::Time;
 use crate::vswitch::VNET_HDR_BYTES;
 use crate::vswitch::frame::{Arp, Neighbour, NeighbourKind, Packet, bytes_at};
 
-/// What was heard holds for so long (RFC 4861 section 10: REACHABLE_TIME); it goes on being used while it is asked for anew, …
+/// A neighbour's address is valid for this long (RFC 4861 section 10: REACHABLE_TIME); then it stays in use while it is asked for
+/// anew.
 const REACHABLE: Duration = Duration::from_secs(30);
-/// … every so often, so many times (RETRANS_TIMER, MAX_UNICAST_SOLICIT).
+/// Interval of these questions (RETRANS_TIMER); next, their number (MAX_UNICAST_SOLICIT).
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASKED_MAX: u8 = 3;
-/// So many are known or asked for; what was used longest ago is forgotten.
+/// The most neighbours that are known or asked for; beyond that the least recently used is forgotten.
 const KNOWN_MAX: usize = 4096;
-/// For whoever is asked for, so many packets wait: a gateway that has just begun to serve asks for all, and what gets lost then is said again
-/// late.
+/// The most packets that wait for one neighbour: a gateway that begins to serve asks for all, and packets that are lost then are
+/// retransmitted late.
 const WAITING_MAX: usize = 256;
-/// What may wait for all of them, in bytes.
+/// The most bytes that wait for all neighbours.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// Options of neighbour discovery that have an address of Ethernet: who asks, and who was asked for.
+/// Options of neighbour discovery with an Ethernet address: source and target.
 const OPTION_SOURCE: u8 = 1;
 const OPTION_TARGET: u8 = 2;
 
 #[derive(Debug, Default)]
 struct Entry {
     mac: Option<Mac>,
-    /// When it was heard, …
+    /// When it was last heard.
     heard_at: Time,
-    /// … used, …
+    /// When it was last used.
     used_at: Time,
-    /// … and asked for last.
+    /// When it was last asked for.
     asked_at: Option<Time>,
     asked: u8,
-    /// It has not answered as often as it is asked in a row.
+    /// It has not answered a full series of questions.
     is_silent: bool,
     waiting: Vec<Vec<u8>>,
 }
 
-/// Who is asked for, and who asks.
+/// The table of neighbours.
 #[derive(Debug)]
 pub struct Neighbours {
     own: Vec<(IpAddr, u8)>,
     routers: Vec<IpAddr>,
     mac: Mac,
     known: BTreeMap<IpAddr, Entry>,
-    /// When to look at those for whom something waits, and how much it is.
+    /// When to check neighbours that packets wait for; and the waiting bytes.
     due: Option<Time>,
     waiting_bytes: usize,
 }
 
-/// What is to be done with a packet for the outside.
+/// What to do with a packet for the outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hop {
     /// It goes to this one.
     Known(Mac),
-    /// Whoever it goes to is being asked for.
+    /// Its neighbour is being asked for.
     Asked(IpAddr),
-    /// There is no way to there.
+    /// There is no route.
     Nowhere,
 }
 
 impl Neighbours {
-    /// Of a device with this address of Ethernet, at which the cluster has `own` (with the lengths of their networks' prefixes) and `routers`
-    /// lead to all else.
+    /// For a device with this Ethernet address, where the cluster has `own` (with prefix lengths) and `routers` lead to
+    /// everything else.
     pub fn new(mac: Mac, own: &[(IpAddr, u8)], routers: &[IpAddr]) -> Neighbours {
         Neighbours {
             own: own.to_vec(),
@@ -94,7 +95,7 @@ impl Neighbours {
         router.copied()
     }
 
-    /// Where a packet for `to` goes. Questions that are to be sent are handed to `send`.
+    /// Where a packet for `to` goes. Hands necessary questions to `send`.
     pub fn look_up(&mut self, now: Time, to: IpAddr, send: &mut impl FnMut(Vec<u8>)) -> Hop {
         let Some(hop) = self.hop(to) else {
             return Hop::Nowhere;
@@ -131,7 +132,7 @@ impl Neighbours {
         self.routers = routers.to_vec();
     }
 
-    /// Asks for the routers that have not been heard of lately, so that it is known whether they are there before anybody needs them.
+    /// Asks for routers that were not heard of lately, so that their state is known before anybody needs them.
     pub fn ask_routers(&mut self, now: Time, send: &mut impl FnMut(Vec<u8>)) {
         for router in self.routers.clone() {
             self.look_up(now, router, send);
@@ -159,7 +160,7 @@ impl Neighbours {
         }
     }
 
-    /// Keeps a frame until who it goes to has answered, whose address is put into it then; one that came before it goes if there are too many.
+    /// Keeps a frame until its neighbour answers, whose address is then put into it; if there are too many, the oldest goes.
     pub fn keep(&mut self, hop: IpAddr, frame: Vec<u8>) {
         if let Some(entry) = self.known.get_mut(&hop) {
             if self.waiting_bytes + frame.len() > WAITING_BYTES_MAX {
@@ -177,13 +178,12 @@ impl Neighbours {
         }
     }
 
-    /// When [`Neighbours::handle_timeout`] is to be called.
+    /// When to call [`Neighbours::handle_timeout`].
     pub const fn next_timeout(&self) -> Option<Time> {
         self.due
     }
 
-    /// Some time has passed: those for whom something waits are asked for again (that is handed to `send`), or given up. Returns what
-    /// waited for these.
+    /// Asks again (through `send`) for neighbours that packets wait for, or gives up. Returns the packets for those given up.
     pub fn handle_timeout(&mut self, now: Time, send: &mut impl FnMut(Vec<u8>)) -> Vec<Vec<u8>> {
         if self.due.is_none_or(|due| now < due) {
             return Vec::new();
@@ -245,7 +245,7 @@ impl Neighbours {
         ready
     }
 
-    /// What asks who has an address.
+    /// The question who has an address.
     fn question(&self, hop: IpAddr) -> Option<Vec<u8>> {
         let own = self
             .own
@@ -260,7 +260,7 @@ impl Neighbours {
         }
     }
 
-    /// What tells all on the network that the addresses are here.
+    /// Announces to the whole network that the addresses are here.
     pub fn announcements(&self) -> Vec<Vec<u8>> {
         let one = |(own, _): &(IpAddr, u8)| match *own {
             // RFC 5227 section 3: a request for itself.
@@ -270,7 +270,7 @@ impl Neighbours {
         self.own.iter().map(one).collect()
     }
 
-    /// What asks whether another host has them (RFC 5227 section 2.1.1, RFC 4862 section 5.4.2).
+    /// Asks whether another host has them (RFC 5227 section 2.1.1, RFC 4862 section 5.4.2).
     pub fn probes(&self) -> Vec<Vec<u8>> {
         let one = |(own, _): &(IpAddr, u8)| match *own {
             IpAddr::V4(own) => Arp::request_frame((self.mac, Ipv4Addr::UNSPECIFIED), own),
@@ -306,7 +306,7 @@ impl Neighbours {
     pub fn hear_neighbour(&mut self, now: Time, packet: &[u8]) -> Option<Told> {
         let packet = Packet::of_ip(packet.get(VNET_HDR_BYTES..)?)?;
         let neighbour = Neighbour::of(&packet)?;
-        // What a router has passed on is from elsewhere (RFC 4861 section 7.1).
+        // It was forwarded by a router, so it comes from elsewhere (RFC 4861 section 7.1).
         if packet.hops != 255 {
             return None;
         }
@@ -323,7 +323,7 @@ impl Neighbours {
             }),
             NeighbourKind::Solicitation if !self.is_own(target) => Some(Told::default()),
             NeighbourKind::Solicitation => {
-                // Whoever wants to have the address has none, and says of no other where it is.
+                // A host that probes for the address does not have it yet, so this does not say where it is.
                 let asker =
                     option(options, OPTION_SOURCE).filter(|_| !neighbour.source.is_unspecified());
                 Some(Told {
@@ -340,7 +340,7 @@ impl Neighbours {
         }
     }
 
-    /// Somebody says that an address of the cluster's is at `mac`: perhaps this node itself, of which it is heard again.
+    /// A host claims one of the cluster's addresses at `mac`: perhaps this node itself, hearing its own packet.
     fn claimed(&self, address: IpAddr, mac: Mac) -> Told {
         Told {
             taken_by: (mac != self.mac).then_some((address, mac)),
@@ -349,7 +349,7 @@ impl Neighbours {
     }
 }
 
-/// What follows from what a neighbour said.
+/// Result of a neighbour's packet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
     /// A frame that answers it.
@@ -441,7 +441,7 @@ mod tests {
                 asked(&mut gateway, NOW, far),
                 (Hop::Known(OTHER), Vec::new())
             );
-            // Who asked is known, too.
+            // The asking host is now known, too.
             assert_eq!(
                 asked(&mut client, NOW, ip(own)),
                 (Hop::Known(OWN), Vec::new())
@@ -479,7 +479,7 @@ mod tests {
             gateway.ask_routers(now, &mut |question| questions.push(question));
         }
         assert_eq!(told(&gateway), [Some(true), Some(false)]);
-        // Who is there again is heard of.
+        // A host that is back is heard of.
         let answer = hear(&mut router, questions.last().expect("it is asked for"));
         hear(&mut gateway, &answer.answer.expect("it is it"));
         assert_eq!(told(&gateway), [Some(true), Some(true)]);
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!(gateway.known.len(), KNOWN_MAX);
         assert!(gateway.waiting_bytes <= WAITING_BYTES_MAX);
         assert_eq!(gateway.waiting_bytes, waiting(&gateway));
-        // Who does not answer loses what waits, and others have room again.
+        // Packets for a silent host are dropped, and others have room again.
         for seconds in 100..110 {
             gateway.handle_timeout(NOW + Duration::from_secs(seconds), &mut |_| {});
         }

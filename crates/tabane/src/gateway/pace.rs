@@ -1,10 +1,11 @@
-//! The line's rate, where the cluster file says it: the gateway sends no faster, so that what waits does so here, where there are turns.
+//! The line's rate, if the cluster file gives it: the gateway sends no faster, so that packets wait here, where connections take
+//! turns.
 
 use core::time::Duration;
 
 use tabane_proto::Time;
 
-/// What a frame takes on the line beside its packet of IP (IEEE 802.3: header, checksum, preamble, gap).
+/// A frame's bytes on the line besides its IP packet (IEEE 802.3: header, checksum, preamble, gap).
 const FRAMING_BYTES: u64 = 38;
 /// It may be this much ahead: loops do not wake on the nanosecond.
 const AHEAD: Duration = Duration::from_micros(300);
@@ -32,7 +33,7 @@ impl Pace {
         (may_at > now).then_some(may_at)
     }
 
-    /// So many packets of so many bytes together were sent.
+    /// This many packets, of this many bytes in total, were sent.
     pub fn sent(&mut self, now: Time, bytes: usize, packets: usize) {
         let bytes = bytes as u64 + FRAMING_BYTES * packets as u64;
         let took_ns = bytes.saturating_mul(8_000_000_000) / self.bits_per_s.max(1);

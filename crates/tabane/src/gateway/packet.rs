@@ -1,5 +1,5 @@
-//! Packets of the outside as they are carried: a `virtio_net_hdr`, then IP. What they belong to, and what is changed in them on
-//! their way: ports, windows, and how much of a long one goes at once. Pure, and of foreign bytes.
+//! Packets of the outside in carried form: a `virtio_net_hdr`, then IP. Parses which conversation they belong to, and rewrites
+//! ports, windows, and how much of a long one goes at once. Pure; the bytes are untrusted.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::vswitch::offload::{
     GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, Header, UDP_CHECKSUM_AT, UDP_HEADER_BYTES,
 };
 
-/// What of a packet is told to whoever sent it, if it does not arrive (RFC 1812 section 4.3.2.3).
+/// How much of a packet that does not arrive is returned to its sender (RFC 1812 section 4.3.2.3).
 const HEAD_BYTES: usize = 548;
 // RFC 9293 section 3.1.
 /// Its sender says no more.
@@ -47,26 +47,26 @@ const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
 /// Destination unreachable, time exceeded, parameter problem.
 const ERRORS: [u8; 3] = [3, 11, 12];
-/// The same, and packet too big.
+/// The same, with packet too big.
 const ERRORS_V6: [u8; 4] = [1, 2, 3, 4];
 
 /// Which end of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Who sends it.
+    /// The sender.
     Source,
     /// Whom it is for.
     Destination,
 }
 
-/// What a packet says of where it belongs.
+/// What kind of packet it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// It is one of a conversation, or the first fragment of one.
     Said,
-    /// It tells of a packet of a conversation that did not arrive.
+    /// An ICMP error about a packet of a conversation.
     Error,
-    /// A fragment of what is known by its first one.
+    /// A fragment; the first one says to which conversation it belongs.
     Fragment,
     /// Nothing that is carried.
     Other,
@@ -75,27 +75,27 @@ pub enum What {
 /// A packet, looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// What it is.
+    /// Its kind.
     pub what: What,
-    /// Who sends it, …
+    /// Source address.
     pub from: IpAddr,
-    /// … and to whom.
+    /// Destination address.
     pub to: IpAddr,
-    /// Of an error those of the packet that it tells of.
+    /// Protocol; for an error, that of the packet that it is about.
     transport: Transport,
     source: SocketAddr,
     destination: SocketAddr,
-    /// What TCP says in it.
+    /// TCP's flags.
     pub flags: Flags,
     /// Which fragments belong together.
     pub fragment: Option<u32>,
-    /// Where the header of the transport begins in the frame; of an error that of the packet that it tells of.
+    /// Offset of the transport header in the frame; for an error, of the packet that it is about.
     at: usize,
     protocol: u8,
 }
 
 impl Seen {
-    /// Looks at what is carried in a frame; `None` if it is no packet of IP.
+    /// Parses a frame's packet; `None` if it is no IP packet.
     pub fn of(frame: &[u8]) -> Option<Seen> {
         let packet = Packet::of_ip(frame.get(VNET_HDR_BYTES..)?)?;
         let mut seen = Seen {
@@ -118,9 +118,9 @@ impl Seen {
         Some(seen)
     }
 
-    /// As it is for whoever is at `own` of it.
+    /// The headers from the view of the end `own`.
     pub fn head(&self, own: End) -> Head {
-        // What an error tells of went the other way.
+        // The packet that an error is about went the other way.
         let is_turned = self.what == What::Error;
         let (own, far) = match (own == End::Source) != is_turned {
             true => (self.source, self.destination),
@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    /// The identifier is the port of who asks.
+    /// The identifier is the requester's port.
     fn take_echo(&mut self, content: &[u8], is_request: bool) {
         let Some(id) = bytes_at(content, ICMP_IDENTIFIER_AT).map(u16::from_be_bytes) else {
             return;
@@ -203,7 +203,7 @@ impl Seen {
         }
     }
 
-    /// What it tells of follows, at least as far as the ports (RFC 792, RFC 4443 section 3).
+    /// The packet that it is about follows, at least as far as the ports (RFC 792, RFC 4443 section 3).
     fn take_error(&mut self, content: &[u8]) {
         let told = content.get(ICMP_HEADER_BYTES..).and_then(Packet::of_ip);
         let Some(told) = told.filter(|told| told.piece != Piece::Later) else {
@@ -246,7 +246,7 @@ impl Seen {
         if !is_turned {
             return replace(frame, self.at + at, port, sum);
         }
-        // What an error repeats may be cut off in front of its checksum, and nobody checks that. The error's own is made of all.
+        // The packet in an error may be cut off before its checksum, which nobody checks. The error's own checksum covers all.
         let packet = frame.get(VNET_HDR_BYTES..).and_then(Packet::of_ip);
         let error_at = packet.map(|packet| VNET_HDR_BYTES + packet.header_bytes);
         if let Some(error_at) = error_at {
@@ -260,11 +260,11 @@ impl Seen {
     }
 }
 
-/// Where a checksum is.
+/// Position of a checksum.
 #[derive(Clone, Copy)]
 struct Sum {
     at: usize,
-    /// Zero says that there is none (UDP over IPv4, RFC 768).
+    /// Zero means that there is none (UDP over IPv4, RFC 768).
     may_lack: bool,
 }
 
@@ -280,7 +280,7 @@ impl Sum {
         Sum { at, may_lack: true }
     }
 
-    /// It is over something in which a word is another one now (RFC 1624).
+    /// Updates it after a word that it covers has changed (RFC 1624).
     fn correct(self, frame: &mut [u8], before: u16, now: u16) {
         let Some(place) = frame.get_mut(self.at..self.at + 2) else {
             return;
@@ -315,7 +315,7 @@ fn fragment(frame: &[u8], packet: &Packet<'_>) -> Option<u32> {
     }
 }
 
-/// Writes a word, and has the checksum follow, if that is not still to be made of all.
+/// Replaces a word, and updates the checksum unless it is still to be computed in full.
 fn replace(frame: &mut [u8], at: usize, word: u16, sum: Sum) {
     let Some(place) = frame.get_mut(at..at + 2) else {
         return;
@@ -336,7 +336,7 @@ pub fn trim(frame: &mut Vec<u8>) {
     let word = |at| bytes_at(ip, at).map(u16::from_be_bytes).map(usize::from);
     let bytes = match ip.first().map(|first| first >> 4) {
         Some(4) => word(2),
-        // 0 of what is longer than 64 KB.
+        // 0 for packets longer than 64 KB.
         Some(6) => word(4)
             .filter(|length| *length > 0)
             .map(|length| 40 + length),
@@ -347,7 +347,7 @@ pub fn trim(frame: &mut Vec<u8>) {
     }
 }
 
-/// What TCP says in a packet of how far its ends are.
+/// TCP's sequence and acknowledgement of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     at: usize,
@@ -364,7 +364,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// `None`: it is none, or cut off.
+    /// `None`: no TCP, or cut off.
     pub fn of(frame: &[u8], seen: &Seen) -> Option<Segment> {
         if seen.what != What::Said || seen.protocol != PROTOCOL_TCP {
             return None;
@@ -409,7 +409,7 @@ fn window_scale(mut options: &[u8]) -> Option<u8> {
     None
 }
 
-/// What tells whoever sent this packet of IP that it does not arrive, with a `virtio_net_hdr`.
+/// The ICMP error for the sender of an undeliverable IP packet, with a `virtio_net_hdr`.
 pub fn does_not_arrive(packet: &[u8], why: Unreachable) -> Option<Vec<u8>> {
     let ends = Packet::of_ip(packet)?;
     let head = &packet[..packet.len().min(HEAD_BYTES)];
@@ -467,7 +467,7 @@ impl Cuts {
         frame.len() - self.content_at
     }
 
-    /// How many packets of the wire so much content is.
+    /// The number of packets on the wire for this much content.
     pub const fn count(&self, bytes: usize) -> usize {
         bytes.div_ceil(self.each_bytes)
     }

@@ -11,15 +11,15 @@ use super::neighbours::Neighbours;
 use super::serving::Site;
 use crate::vswitch::frame::{ETHERTYPE_ARP, ETHERTYPE_IPV6};
 
-/// So often it is asked, …
+/// Number of probes.
 const TIMES: u8 = 3;
-/// … so long apart. (RFC 5227 has seconds. A host on the same network answers within a millisecond, and a client that waits is not to wait for
-/// them.)
+/// Interval of the probes. (RFC 5227 has seconds. A host on the same network answers within a millisecond, and a waiting client
+/// should not wait for them.)
 const APART: Duration = Duration::from_millis(60);
 /// Packets that are looked at in one turn.
 const PACKETS_PER_TURN: usize = 64;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Not known yet.

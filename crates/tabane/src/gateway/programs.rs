@@ -1,4 +1,4 @@
-//! A node's side of the outside address: whose of its programs a packet is.
+//! A node's side of the outside address: which of its programs a packet belongs to.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::begun::Begun;
 use super::fragments::Fragments;
 use super::packet::{End, Seen, Segment, What};
 
-/// Ports that are tried for a conversation whose own one is taken between its ends (RFC 6335: dynamic ones).
+/// Ports for conversations whose own port is taken between their ends (RFC 6335: dynamic ones).
 const PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
 /// How many of them.
 const TRIES: u16 = 64;
@@ -22,7 +22,7 @@ pub type Place = usize;
 /// Packets that went nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// A program sent them from an address that is not the cluster's, or what is carried for nobody.
+    /// Packets from a program with another source address than the cluster's, or packets that are carried for nobody.
     pub foreign: u64,
     /// They belong to no conversation, and begin none.
     pub stray: u64,
@@ -40,14 +40,14 @@ pub struct Programs {
     arriving: Fragments<Place>,
     leaving: Fragments<()>,
     begun: Begun,
-    /// Where to begin looking for a port.
+    /// Where to start the search for a port.
     next_port: u16,
-    /// What was lost here.
+    /// Packets lost here.
     pub dropped: Dropped,
 }
 
 impl Programs {
-    /// With these outside addresses, and so many ports and conversations of each program at most.
+    /// With these outside addresses, and at most this many ports and conversations of each program.
     pub fn new(addresses: &[IpAddr], ports_max: usize, conversations_max: usize) -> Programs {
         Programs {
             addresses: addresses.to_vec(),
@@ -85,12 +85,12 @@ impl Programs {
         self.tracker.ports.is_held_by(place, port)
     }
 
-    /// It has no use for it any more. Returns whether nobody here has.
+    /// A program no longer needs a port. Returns whether it is free here now.
     pub fn release(&mut self, place: Place, port: Port) -> bool {
         self.tracker.ports.release(place, port)
     }
 
-    /// A program is over. Returns the ports that nobody here has any more.
+    /// A program has ended. Returns the ports that are free here now.
     pub fn forget(&mut self, place: Place) -> Vec<Port> {
         self.tracker.forget_owner(place)
     }
@@ -163,7 +163,7 @@ impl Programs {
         Some(())
     }
 
-    /// What begins a connection says how windows are to be read: the gateway after this one is told.
+    /// The packets that begin a connection contain its window shifts: the next gateway is told of them.
     fn hear_scale(&mut self, seen: &Seen, frame: &[u8], from: End, outside: Ends) {
         if seen.flags.syn
             && let Some(scale) = Segment::of(frame, seen).and_then(|segment| segment.scale)
@@ -182,7 +182,7 @@ impl Programs {
                 .is_ok()
     }
 
-    /// A port that nobody here uses between these ends.
+    /// A port that is free here between these ends.
     fn free_port(&mut self, inside: Ends) -> Option<u16> {
         for _ in 0..TRIES {
             let own = self.next_port;
@@ -196,8 +196,8 @@ impl Programs {
         None
     }
 
-    /// The gateway hands over a packet from outside. Whose it is, and what was seen of it; it may be changed. `only_known`: it is dropped if its conversation is not
-    /// known here.
+    /// A packet from outside, which may be changed: its owner, and what was parsed. `only_known`: it is dropped if its
+    /// conversation is not known here.
     pub fn arrives(
         &mut self,
         now: Time,
@@ -233,8 +233,8 @@ impl Programs {
         Some((place?, seen))
     }
 
-    /// Whether a packet that is for nobody here may be of a connection that the daemon before this one knew: its program says nothing by
-    /// which it would be known again, while it only receives.
+    /// Whether a packet that has no owner here may belong to a connection that the previous daemon knew: while its program only
+    /// receives, it sends nothing by which it would be known again.
     pub fn may_be_of_before(&mut self, frame: &[u8]) -> bool {
         let seen = Seen::of(frame).filter(|seen| seen.what == What::Said);
         let Some(seen) = seen.filter(|seen| self.addresses.contains(&seen.to)) else {
@@ -252,7 +252,7 @@ impl Programs {
         self.tracker.all()
     }
 
-    /// All ports, for whom each is had, who has it, and how many connections it has there.
+    /// All ports: the claim, the owner, and its number of connections there.
     pub fn ports(&self) -> impl Iterator<Item = (Port, Claim, Place, u32)> {
         let ports = &self.tracker.ports;
         ports.all().filter_map(|(port, place, connections)| {
@@ -260,18 +260,18 @@ impl Programs {
         })
     }
 
-    /// Forgets, now and then, what has been silent for too long. `over` is told of what is.
+    /// Forgets, now and then, conversations that were silent for too long, and reports them to `over`.
     pub fn look(&mut self, now: Time, over: impl FnMut(Ends)) {
         self.tracker.look(now);
         self.tell_over(over);
     }
 
-    /// Tells of what is over, by the end of its program too.
+    /// Reports conversations that are over, also by the end of their programs.
     pub fn tell_over(&mut self, mut over: impl FnMut(Ends)) {
         while let Some((ends, _)) = self.tracker.poll_over() {
             over(ends);
         }
-        // Here a port needs nothing to be had.
+        // Here a freed port needs no action.
         while self.tracker.poll_freed().is_some() {}
     }
 }

@@ -1,4 +1,4 @@
-//! Who the nodes are to each other, when it is about the gateway.
+//! The nodes' ids and connections, for the gateway's messages.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +7,14 @@ use tabane_proto::op::Policy;
 use tabane_proto::wire::NodeId;
 use tabane_proto::{Node, PeerId, Time};
 
-/// Words of who serves do not wait behind others.
+/// Messages of the election do not wait behind others.
 const FLOW_OF_ELECTION: u32 = 1;
 const FLOW_OF_OTHERS: u32 = 2;
-/// Words that wait for room on the way to a node: all that one of 50,000 conversations has to say, twice. Further ones are not said: whoever
-/// waits for an answer goes on without.
+/// The most messages that wait for room on the way to a node: all that a node with 50,000 conversations has to say, twice.
+/// Further ones are dropped; whoever waits for an answer goes on without.
 const UNSAID_MAX: usize = 131_072;
 
-/// The nodes, and what is left to be said to them.
+/// The nodes, and the messages that wait for them.
 #[derive(Debug, Default)]
 pub struct Roster {
     peers: BTreeMap<NodeId, PeerId>,
@@ -45,7 +45,7 @@ impl Roster {
         self.ids.keys().copied()
     }
 
-    /// Says something of who serves, or nothing if it cannot be said now: it would be out of date later.
+    /// Sends a message of the election, or drops it if it cannot be sent now: it would be out of date later.
     pub fn say_now(&self, now: Time, node: &mut Node, to: NodeId, said: Said) {
         let Some(peer) = self.peer(to) else {
             return;
@@ -59,7 +59,7 @@ impl Roster {
         let _ = node.send_message(now, peer, FLOW_OF_ELECTION, Some(TAG), &bytes, Policy::Auto);
     }
 
-    /// Says something, in order with all else that is said so, as soon as there is room.
+    /// Sends a message as soon as there is room, in order with others sent like this.
     pub fn say(&mut self, now: Time, node: &mut Node, peer: PeerId, said: Said) {
         let unsaid = self.unsaid.entry(peer).or_default();
         if unsaid.len() >= UNSAID_MAX {
@@ -71,7 +71,7 @@ impl Roster {
         }
     }
 
-    /// Says what is left, as far as there is room.
+    /// Sends waiting messages as far as there is room.
     pub fn go_on(&mut self, now: Time, node: &mut Node) {
         for (peer, unsaid) in &mut self.unsaid {
             while let Some(bytes) = unsaid.front() {
@@ -86,7 +86,7 @@ impl Roster {
         self.unsaid.retain(|_, unsaid| !unsaid.is_empty());
     }
 
-    /// A peer has begun anew, or is gone: what was to be said to it is out of date.
+    /// A peer has restarted, or is gone: messages that wait for it are out of date.
     pub fn forget_unsaid(&mut self, peer: PeerId) {
         self.unsaid.remove(&peer);
     }

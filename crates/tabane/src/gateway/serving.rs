@@ -23,7 +23,7 @@ use crate::vswitch::offload::Header;
 
 /// Packets that are read in one turn, before others have theirs.
 const PACKETS_PER_TURN: usize = 64;
-/// So many are told so at once.
+/// The most ICMP errors at once.
 const ERRORS_MAX: usize = 64;
 /// Announcements of the addresses come after these times: a switch may be busy, and one that gets lost is a client cut off.
 const ANNOUNCED_AFTER: [Duration; 4] = [
@@ -33,7 +33,7 @@ const ANNOUNCED_AFTER: [Duration; 4] = [
     Duration::from_secs(1),
 ];
 
-/// What the cluster has outside.
+/// The cluster's outside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
     /// The device's name.
@@ -46,11 +46,11 @@ pub struct Site {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Ways to the rest of the world.
     pub routers: Vec<IpAddr>,
-    /// What may stand in the device's queue, in bytes.
+    /// The most bytes that may stand in the device's queue.
     pub queue_bytes: usize,
     /// The line's rate, if it is not the device's, in bits per second.
     pub rate_bps: Option<u64>,
-    /// What waits for the line has turns here. (Else it waits in the device's own queue.)
+    /// Connections take turns for the line here. (Otherwise packets wait in the device's own queue.)
     pub is_fair: bool,
     /// Ports and conversations of each node at most.
     pub ports_max: usize,
@@ -65,7 +65,7 @@ impl Site {
     }
 }
 
-/// What this machine has to do with ports.
+/// The machine's part in ports.
 #[derive(Debug)]
 pub struct Machine {
     devices: Rc<dyn Devices>,
@@ -117,11 +117,11 @@ pub struct Lost {
     pub not_read: u64,
     /// The device did not take them.
     pub refused: u64,
-    /// There is no way to where they are to go.
+    /// Packets without a route to their destination.
     pub no_way: u64,
 }
 
-/// What was carried, in bytes of IP.
+/// Carried bytes of IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// To the line outside.
@@ -140,7 +140,7 @@ impl core::ops::AddAssign for Carried {
 /// The serving gateway.
 #[derive(Debug)]
 pub struct Serving {
-    /// Whose what is.
+    /// Owners, queue and limits.
     pub front: Front,
     /// The machine's ports.
     pub machine: Machine,
@@ -150,24 +150,24 @@ pub struct Serving {
     mac: Mac,
     began: Time,
     announced: usize,
-    /// The line takes nothing now.
+    /// The line accepts nothing now.
     pub is_full: bool,
     pace: Option<Pace>,
     /// Until when the line is busy.
     waits_until: Option<Time>,
     /// Another host has said that it has one of the addresses, and where that is.
     pub taken_by: Option<(IpAddr, Mac)>,
-    /// What was lost here.
+    /// Packets lost here.
     pub lost: Lost,
-    /// What was carried since it was taken last.
+    /// Carried since this was last taken.
     pub carried: Carried,
     frame: Vec<u8>,
     headers: Vec<u8>,
-    /// None: it serves no more, and only hands on what still comes here.
+    /// `None`: it no longer serves, and only passes on what still comes here.
     addresses: Option<Box<dyn Held>>,
-    /// What came before it was known whose it is.
+    /// Packets that came before their owner was known.
     pub early: Early,
-    /// What tells senders that something does not arrive: it is as if it had come from outside.
+    /// ICMP errors for senders: handled as if they came from outside.
     errors: Vec<Vec<u8>>,
 }
 
@@ -224,8 +224,8 @@ impl Serving {
         &*self.line
     }
 
-    /// Takes in what has come from outside; what is for nodes is handed to `deliver`: to whom, and whether only if it is known
-    /// there. `learns`: what seems to be for nobody may be for somebody, and is kept. Returns whether there may be more.
+    /// Receives from outside. Packets for nodes go to `deliver`: the node, and whether only if the conversation is known
+    /// there. `learns`: packets without an owner may still get one, and are kept. Returns whether there may be more.
     pub fn receive(
         &mut self,
         now: Time,
@@ -283,20 +283,20 @@ impl Serving {
             }
             For::Kernel if self.addresses.is_none() => {}
             For::Kernel if learns => self.early.keep(Origin::Outside, frame),
-            // What it has no room for is lost, as anywhere.
+            // If the kernel has no room the packet is lost, as anywhere.
             For::Kernel => drop(self.kernel.give(frame)),
             For::Nobody => {}
         }
     }
 
-    /// It is known now what this node has: what it sent goes on.
+    /// This node has told what it has: its waiting packets go on.
     pub fn has_told(&mut self, now: Time, owner: Owner) {
         for frame in self.early.take(Origin::Inside(owner)) {
             self.leaves(now, owner, frame);
         }
     }
 
-    /// It is known now what all have: what came from outside goes on, as in [`Serving::receive`].
+    /// All nodes have told what they have: waiting packets from outside go on, as in [`Serving::receive`].
     pub fn has_learned(
         &mut self,
         now: Time,
@@ -323,13 +323,13 @@ impl Serving {
         }
     }
 
-    /// What has its turn beside the queue: there is little of it.
+    /// Sends the few frames that bypass the queue.
     fn send_whole(&mut self, frame: &[u8]) {
         let sent = self.line.write(&[IoSlice::new(frame)]);
         self.lost.refused += u64::from(!matches!(sent, Ok(true)));
     }
 
-    /// What waits for the line here and in the device's queue, in bytes.
+    /// Bytes that wait for the line, here and in the device's queue.
     pub fn queued_bytes(&self) -> usize {
         self.front.queued_bytes() + self.line.queued_bytes()
     }
@@ -349,8 +349,8 @@ impl Serving {
         self.neighbours.routers()
     }
 
-    /// Some time has passed: whether the routers are there is asked, if it is not known; what has been silent for too long is
-    /// forgotten, and what was lost is looked up.
+    /// Periodic work: probes the routers if their state is unknown, forgets conversations that were silent for too long, and
+    /// reads loss counters.
     pub fn look(&mut self, now: Time) {
         let mut questions = Vec::new();
         self.neighbours
@@ -431,7 +431,7 @@ impl Serving {
         }
     }
 
-    /// Asks again for neighbours that something waits for; those who do not answer cannot be reached.
+    /// Asks again for neighbours that packets wait for; those that stay silent are unreachable.
     fn ask_again(&mut self, now: Time) {
         let mut questions = Vec::new();
         let given_up = self
@@ -448,7 +448,7 @@ impl Serving {
         }
     }
 
-    /// Whether there are errors to be told by [`Serving::receive`].
+    /// Whether [`Serving::receive`] has ICMP errors to deliver.
     pub const fn has_errors(&self) -> bool {
         !self.errors.is_empty()
     }
@@ -465,7 +465,7 @@ impl Serving {
         }
     }
 
-    /// When [`Serving::send`] has something to do, if nothing comes and nothing is sent.
+    /// When [`Serving::send`] is due, if nothing comes and nothing is sent.
     pub fn next_timeout(&self) -> Option<Time> {
         let after = ANNOUNCED_AFTER.get(self.announced);
         let announces = after.map(|after| self.began + *after);
@@ -473,27 +473,27 @@ impl Serving {
         due.into_iter().flatten().min()
     }
 
-    /// It serves no more, and says nothing outside: another one is to. What still comes here is for nodes.
+    /// Stops serving, and sends nothing more outside, because another gateway takes over. What still comes here is for nodes.
     pub fn lay_down(&mut self) {
         self.addresses = None;
     }
 
     /// It serves no more: the addresses are taken off the device, and the machine may speak again.
     pub fn end(self) {
-        // In this order: nobody is to answer in between.
+        // In this order, so that nobody answers in between.
         drop(self.addresses);
         self.machine.devices.speak_again();
     }
 }
 
-/// Whoever sent this packet of IP is to be told that it does not arrive.
+/// Tells the sender of this IP packet that it does not arrive.
 fn tell_unreachable(errors: &mut Vec<Vec<u8>>, why: Unreachable, packet: &[u8]) {
     if errors.len() < ERRORS_MAX {
         errors.extend(does_not_arrive(packet, why));
     }
 }
 
-/// The `virtio_net_hdr` of a packet of IP and a header of Ethernet: what the former says is behind the latter now.
+/// The `virtio_net_hdr` of an IP packet, adjusted for an Ethernet header, and that header.
 fn in_front(headers: &[u8], to: Mac, from: Mac, ethertype: u16) -> Vec<u8> {
     let mut bytes = match Header::parse(headers) {
         Some(mut header) => {

@@ -21,7 +21,7 @@ pub(super) fn page(name: &str, section: &str, what: &str, markdown: &str) -> Str
         } else if let Some(title) = line.strip_prefix("### ") {
             let _ = writeln!(page, ".SS \"{}\"", escaped(&title.replace('`', "")));
         } else if let Some(row) = line.strip_prefix('|') {
-            // A heading stands above a rule; it would explain nothing here.
+            // Headings of tables explain nothing here.
             if lines.next_if(|next| next.starts_with("|---")).is_none() {
                 page += &table_row(row);
             }
@@ -36,8 +36,8 @@ pub(super) fn page(name: &str, section: &str, what: &str, markdown: &str) -> Str
     page
 }
 
-/// The first cell is what is explained, the last one explains it; what is in
-/// between stands in brackets.
+/// The first cell is the term, the last one explains it; cells in between go into
+/// brackets.
 fn table_row(row: &str) -> String {
     let cells = row.trim_end_matches('|').split('|').map(str::trim);
     let cells: Vec<_> = cells.filter(|cell| !cell.is_empty()).collect();
@@ -97,7 +97,7 @@ pub(super) fn escaped(text: &str) -> String {
         .replace('"', "\\(dq")
 }
 
-/// A line of text that begins like a request is none.
+/// Escapes a line of text that would look like a request.
 fn guarded(line: &str) -> String {
     match line.as_bytes().first() {
         Some(b'.' | b'\'') => format!("\\&{line}"),

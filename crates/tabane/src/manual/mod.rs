@@ -18,8 +18,7 @@ use crate::cli::Cli;
 /// The program's name, of its pages and of its completions.
 const NAME: &str = "tabane";
 
-/// What is known of the cluster file, and of the provider of libfabric, with the pages' sections: the very
-/// documents, so that page and document are one.
+/// Documents that become manual pages, with their sections: the cluster file, and the libfabric provider.
 const DOCUMENTS: [(&str, &str, &str, &str); 2] = [
     (
         "tabane-cluster.toml",
@@ -35,7 +34,7 @@ const DOCUMENTS: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
-/// Why not all was written. To be acted on by who called it.
+/// Why not everything was written; the caller must act.
 #[derive(Debug)]
 pub struct GenerateError {
     path: PathBuf,

@@ -36,7 +36,7 @@ pub(super) fn title(name: &str, section: &str) -> String {
     format!(".TH {name} {section} \"\" \"tabane {version}\" \"tabane\"\n")
 }
 
-/// What follows on every page, and what only the daemon's has.
+/// The end of every page, and the additions for the daemon's.
 fn closing(name: &str) -> String {
     let mut text = String::from(
         ".SH \"EXIT STATUS\"\n\

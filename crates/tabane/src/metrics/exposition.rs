@@ -1,15 +1,15 @@
 //! The text format of OpenMetrics 1.0
 //! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 //!
-//! Of its types only gauges and counters are used, so that scrapers that know
-//! nothing but the older Prometheus text format read it as well.
+//! Only gauges and counters are used, so that scrapers for the older Prometheus text
+//! format can read it as well.
 
 use std::fmt::Write;
 
 use super::families::{Family, Kind, families};
 use crate::status::StatusReport;
 
-/// The media type of what [`render`] writes.
+/// The media type of [`render`]'s output.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics of a report.

@@ -25,7 +25,7 @@ pub struct Family {
     pub unit: Unit,
     /// The labels of each sample.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Its help text.
     pub help: &'static str,
     /// Takes the values out of a report.
     pub samples: fn(&StatusReport, &mut Samples<'_>),
@@ -34,7 +34,7 @@ pub struct Family {
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the daemon is started anew.
+    /// Only grows, until the daemon restarts.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -72,8 +72,8 @@ const PEER: &[&str] = &["peer"];
 const PATH: &[&str] = &["peer", "link"];
 const UNREAD: &[&str] = &["uid", "reader"];
 
-/// A rate() over a counter that appears with its first event misses that
-/// event. So what the daemon reports only once it happened is 0 here before.
+/// rate() over a counter that appears with its first event misses that event. So
+/// counters that the daemon reports only after their first event are 0 here before.
 pub(super) const DROP_REASONS: &[&str] = &[
     "asked_for_cookie",
     "crossed",
@@ -625,7 +625,7 @@ fn each_peer(
     }
 }
 
-/// Of users who have connections that are not read, in bounded number.
+/// One sample for each user with unread connections, in bounded number.
 fn each_unread(report: &StatusReport, out: &mut Samples<'_>, value: impl Fn(&UnreadOfUser) -> f64) {
     for of_user in &report.node.run.unread.of_users {
         let uid = of_user

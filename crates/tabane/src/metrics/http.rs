@@ -8,10 +8,10 @@ use super::exposition::CONTENT_TYPE;
 /// Longest head of a request, its request line and all header fields.
 pub const HEAD_BYTES_MAX: usize = 8192;
 
-/// Where the metrics are.
+/// Path of the metrics.
 pub const PATH: &str = "/metrics";
 
-/// What a request asks for.
+/// The meaning of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// The metrics.
@@ -50,10 +50,10 @@ const TOO_LONG: Asked = refused(
 );
 const VERSION: Asked = refused("505 HTTP Version Not Supported", "HTTP/1.1 is spoken here");
 
-/// What is asked of the node `own_name` by the bytes that have arrived; `None` if more must come.
+/// The request in the bytes that have arrived, to the node `own_name`; `None` if more must come.
 ///
-/// A browser on this node that was led to a foreign name's page sends that name along when the
-/// name leads here later (DNS rebinding). So names that are not the node's own are refused.
+/// A browser on this node that was led to a page under a foreign name sends that name if the name
+/// resolves to this node later (DNS rebinding). So names that are not the node's own are refused.
 pub fn parse(head: &[u8], own_name: &str) -> Option<Asked> {
     let is_complete = contains(head, b"\r\n\r\n") || contains(head, b"\n\n");
     if !is_complete {
@@ -86,7 +86,7 @@ pub fn parse(head: &[u8], own_name: &str) -> Option<Asked> {
     })
 }
 
-/// What a header field says if it is `Host`.
+/// The value of a header field if it is `Host`.
 fn host(line: &[u8]) -> Option<&[u8]> {
     let colon = line.iter().position(|&b| b == b':')?;
     let (name, value) = line.split_at(colon);
@@ -94,7 +94,7 @@ fn host(line: &[u8]) -> Option<&[u8]> {
     is_host.then(|| value[1..].trim_ascii())
 }
 
-/// Whether nobody but this node's operator can have meant this host, with or without a port (RFC 9110
+/// Whether only this node's operator can have meant this host, with or without a port (RFC 9110
 /// section 7.2).
 fn leads_here(host: &[u8], own_name: &str) -> bool {
     let Ok(host) = str::from_utf8(host) else {
@@ -114,7 +114,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// The head of an answer with metrics of so many bytes.
+/// The head of an answer with this many bytes of metrics.
 pub fn ok_head(bytes: usize) -> Vec<u8> {
     answer_head("200 OK", CONTENT_TYPE, bytes)
 }
@@ -139,7 +139,7 @@ fn text_answer(status: &str, text: &str) -> Vec<u8> {
 }
 
 fn answer_head(status: &str, content_type: &str, bytes: usize) -> Vec<u8> {
-    // RFC 9110 section 10.2.1: a 405 says what would be right.
+    // RFC 9110 section 10.2.1: a 405 lists the allowed methods.
     let allow = if status.starts_with("405") {
         "Allow: GET, HEAD\r\n"
     } else {

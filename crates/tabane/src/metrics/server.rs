@@ -1,6 +1,5 @@
-//! The thread that serves the metrics. Bounded in clients, in bytes of a
-//! request, in time for each, in how often the daemon is asked, and in how
-//! often clients are accepted: whatever a scraper does, the daemon's loop does
+//! The thread that serves the metrics. The clients, the bytes of a request, the time for each, and the
+//! rates of asking the daemon and of accepting are bounded: whatever a scraper does, the daemon's loop does
 //! not feel it.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,8 +16,8 @@ use super::exposition;
 use super::http::{self, Asked};
 use crate::status::{AskError, StatusReport};
 
-/// Most clients at a time. For the next, one that has not asked goes, the one
-/// that came first; if all have asked, the first of all.
+/// The most clients at a time. For another one, the oldest client that has not asked is dropped; if all
+/// have asked, the oldest of all.
 pub const CLIENTS_MAX: usize = 8;
 
 /// How long a client may take, from its first byte to its last. Prometheus
@@ -28,16 +27,17 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// A report is shown again for this long, however many ask.
 pub const REPORT_AGE_MIN: Duration = Duration::from_millis(250);
 
-/// A large report takes long to make, and is shown this many times as long …
+/// A report is shown for this many times as long as it took to make.
 const AGE_PER_WORK: u32 = 4;
 
-/// … but never longer than this: changes are to be visible within a second.
+/// The longest time that a report is shown: changes must be visible within a second.
 const REPORT_AGE_MAX: Duration = Duration::from_millis(900);
 
 /// How long to wait before another attempt to listen.
 pub const LISTEN_RETRY: Duration = Duration::from_secs(5);
 
-/// A port may be that of a server before, which ends at once: so long it is tried more often, and not told.
+/// A previous server that is ending may still have the port: for this long the bind is retried more often,
+/// and not logged.
 const SUCCESSION_MAX: Duration = Duration::from_secs(1);
 const SUCCESSION_RETRY: Duration = Duration::from_millis(20);
 
@@ -45,8 +45,8 @@ const SUCCESSION_RETRY: Duration = Duration::from_millis(20);
 /// accepted at once, a storm of them costs some thousand a second, not a processor.
 const REST: Duration = Duration::from_millis(5);
 
-/// After its answer, what a client still sends is read and thrown away, so that
-/// closing does not take the answer from it; at most so many bytes.
+/// After the answer, this many further bytes of a client are read and discarded, so that closing does not
+/// reset the connection before the answer is read.
 const DISCARD_BYTES_MAX: usize = 64 << 10;
 
 const TOKEN_STOP: u64 = 0;
@@ -61,8 +61,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves the metrics of the node `own_name` at `address`, with what `ask` says. If the address cannot be had
-    /// (yet), that is told to `log`, once, and tried again.
+    /// Serves the metrics of the node `own_name` at `address`, from the reports of `ask`. If the address
+    /// cannot be bound, logs that once to `log`, and retries.
     ///
     /// # Errors
     /// No descriptor or no thread is left.
@@ -101,7 +101,7 @@ impl MetricsServer {
     }
 }
 
-/// What the thread has.
+/// The thread's state.
 struct Service {
     address: SocketAddr,
     poller: Poller,
@@ -152,7 +152,7 @@ impl Service {
         }
     }
 
-    /// The earliest moment at which something is to be done unasked.
+    /// When something is due without an event.
     fn next_timeout(&self) -> Option<Duration> {
         let clients = self.slots.iter().flatten().map(|(c, _)| c.deadline);
         let again = match &self.listening {
@@ -208,7 +208,7 @@ impl Service {
             let Listening::Yes(listener) = &self.listening else {
                 return;
             };
-            // An error is that of one client, or passes (no descriptor left).
+            // The error is one client's, or temporary (no descriptor left).
             let Ok((stream, _)) = listener.accept() else {
                 break;
             };
@@ -327,10 +327,10 @@ impl Client {
         })
     }
 
-    /// Does what can be done now; returns what to wait for.
+    /// Does as much as possible now; returns what to wait for.
     ///
     /// # Errors
-    /// It is finished, one way or another.
+    /// The client is finished, one way or another.
     fn advance(&mut self, page: &mut Page) -> io::Result<Interest> {
         while self.answer.is_none() {
             match http::parse(&self.request, &page.own_name) {
@@ -388,10 +388,10 @@ impl Client {
         Ok(true)
     }
 
-    /// Reads what is there beyond the request.
+    /// Discards input beyond the request.
     ///
     /// # Errors
-    /// There is no more, since the client closed, or too much.
+    /// The client closed, or sent too much.
     fn discard(&mut self) -> io::Result<()> {
         let mut chunk = [0; 4096];
         while self.discarded < DISCARD_BYTES_MAX {
@@ -405,7 +405,7 @@ impl Client {
     }
 }
 
-/// `None` if nothing is there now.
+/// `None` if there is nothing now.
 fn read(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match stream.read(into) {

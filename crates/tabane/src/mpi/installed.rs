@@ -9,7 +9,7 @@ use tabane_lab::cluster::output;
 
 /// Launchers of MPI that are called so, or begin so: of no other the version is asked for.
 const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
-/// The names under which one is looked for: Debian has several MPIs beside each other.
+/// The launchers' names: Debian has several MPIs beside each other.
 const NAMES: [&str; 6] = [
     "mpirun",
     "mpiexec",
@@ -21,12 +21,12 @@ const NAMES: [&str; 6] = [
 /// A program that says its version says it by then.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What it is.
+/// The kind of an MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Open MPI.
     OpenMpi,
-    /// MPICH, or what is made of it and starts ranks by Hydra.
+    /// MPICH, or a derivative that starts ranks with Hydra.
     Mpich,
     /// Intel MPI.
     Intel,
@@ -45,13 +45,13 @@ impl fmt::Display for Kind {
 /// An MPI of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mpi {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its version, as it says it.
     pub version: String,
-    /// What starts its ranks.
+    /// Its launcher.
     pub launcher: PathBuf,
-    /// What it was built for instead of libfabric, if it was.
+    /// What it was built for instead of libfabric, if so.
     pub built_for: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Mpi {
     }
 }
 
-/// What MPI a launcher belongs to, if it is there and says so.
+/// The MPI of a launcher, if it is there and says so.
 pub fn launcher(named: &Path) -> Option<Mpi> {
     let name = named.file_name()?.to_str()?;
     if !LAUNCHERS.iter().any(|known| name.starts_with(known)) {
@@ -106,7 +106,7 @@ fn in_path(name: &Path) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// What a program says if it is asked with one word.
+/// A program's output if it is called with one word.
 fn said(program: &Path, word: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.arg(word);
@@ -116,7 +116,7 @@ fn said(program: &Path, word: &str) -> Option<String> {
         .then(|| String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
-/// From what a launcher says of its version.
+/// From a launcher's statement of its version.
 fn identify(launcher: PathBuf, said: &str) -> Option<Mpi> {
     let after = |marks: &str| {
         let (_, rest) = said.split_once(marks)?;
@@ -135,7 +135,7 @@ fn identify(launcher: PathBuf, said: &str) -> Option<Mpi> {
         return Some(of(Kind::Intel, after("Version")?, None));
     }
     let version = said.contains("HYDRA").then(|| after("Version:"))??;
-    // Its device is what it was configured with; without, it is libfabric.
+    // Its device was chosen by configure; the default is libfabric.
     let device = after("--with-device=").map(|it| it.trim_matches('\'').to_owned());
     let other = device.filter(|device| !device.contains("ofi"));
     Some(of(
@@ -192,7 +192,7 @@ mod tests {
         assert!(!lacks_ofi(&format!(
             "{listed}mca:mtl:ofi:version:\"mca:2.1.0\"\n"
         )));
-        // Whatever that is, it says nothing.
+        // Not a usable answer.
         assert!(!lacks_ofi("ompi_info: unknown option\n"));
     }
 }

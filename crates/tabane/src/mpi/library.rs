@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use tabane_cluster::plain;
 
-/// As it is installed, and as cargo builds it. libfabric opens whatever ends in `fi.so`.
+/// Its names, as installed and as built by cargo. libfabric opens any file whose name ends
+/// in `fi.so`.
 const NAMES: [&str; 2] = ["libtabane-fi.so", "libtabane_fi.so"];
 
-/// The folder that the provider is in, as `FI_PROVIDER_PATH` is to have it.
+/// The folder of the provider, for `FI_PROVIDER_PATH`.
 ///
 /// # Errors
-/// It is not there, or this user cannot read it; what to do.
+/// It is not there, or this user cannot read it; and what to do.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     let places = match named {
         // The file itself may be named, too.
@@ -37,7 +38,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     std::path::absolute(folder).map_err(|error| format!("{}: {}", folder.display(), plain(&error)))
 }
 
-/// Where it is put: beside the program by cargo, below the same prefix when it is installed.
+/// Its usual places: beside the program by cargo, below the same prefix when installed.
 pub fn usual() -> Vec<PathBuf> {
     let mut places = Vec::new();
     // The file's own place, also where it was called by a link.

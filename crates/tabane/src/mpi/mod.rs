@@ -1,7 +1,7 @@
-//! `tabane mpi -- mpirun …`: the environment in which any of the MPIs loads the provider of libfabric, and
-//! hands it on to the ranks on other nodes. Then this process becomes the launcher.
+//! `tabane mpi -- mpirun …`: sets the environment in which any of the MPIs loads the libfabric provider and passes it to
+//! the ranks on other nodes. Then this process becomes the launcher.
 //!
-//! What it can see to be wrong it says before there are ranks: of what hundreds of them say at once, nothing can be read.
+//! It reports errors that it can detect before there are ranks: the messages of hundreds of ranks at once are unreadable.
 
 pub mod installed;
 pub mod library;
@@ -28,10 +28,10 @@ pub struct MpiArgs {
     /// Where the provider, libtabane-fi.so, is on all nodes [default: beside this program]
     #[arg(long, value_name = "DIR")]
     pub library: Option<PathBuf>,
-    /// Print what would be set, as a shell reads it, and start nothing
+    /// Print the variables that would be set, as shell commands, and start nothing
     #[arg(long)]
     pub print: bool,
-    /// What starts the ranks, and its arguments: mpirun, mpiexec, srun, or a script that runs such
+    /// The launcher and its arguments: mpirun, mpiexec, srun, or a script that runs one of these
     #[arg(
         required_unless_present = "print",
         trailing_var_arg = true,
@@ -41,7 +41,7 @@ pub struct MpiArgs {
     pub launcher: Vec<OsString>,
 }
 
-/// Why there are to be no ranks, and the exit code.
+/// Why no ranks can be started, and the exit code.
 type Refusal = (String, u8);
 
 /// Becomes the launcher; returns only if that fails, or is not asked for, with the exit code.
@@ -62,7 +62,7 @@ pub fn run(args: &MpiArgs) -> u8 {
     }
 }
 
-/// Why a job would not start on this node, though it was asked for nothing yet; for `tabane doctor`.
+/// Why a job would not start on this node, even before one is wanted; for `tabane doctor`.
 pub fn trouble() -> Option<String> {
     let environment = match prepare(&MpiArgs::default()) {
         Ok((environment, _)) => environment,
@@ -71,12 +71,12 @@ pub fn trouble() -> Option<String> {
     links_here(&environment).err().map(|Problem(line)| line)
 }
 
-/// Whether somebody has set a variable of the provider here.
+/// Whether the user has set a variable of the provider here.
 pub fn is_wanted() -> bool {
     environment::is_wanted()
 }
 
-/// What is to be set, and the launcher's words.
+/// The environment to set, and the launcher's words.
 ///
 /// # Errors
 /// The first thing that would keep ranks from starting.
@@ -118,7 +118,7 @@ fn prepare(args: &MpiArgs) -> Result<(Environment, Vec<OsString>), Refusal> {
     Ok((environment, args.launcher.clone()))
 }
 
-/// Warns of what keeps ranks from running on this node, which need not be one of those that they are to run on.
+/// Warns of problems that would keep ranks from running on this node, which need not be one of the job's.
 fn warn_of_links(environment: &Environment) {
     match links_here(environment) {
         Ok(odd) => odd.iter().for_each(|Problem(line)| cli::warn(line)),
@@ -126,12 +126,12 @@ fn warn_of_links(environment: &Environment) {
     }
 }
 
-/// What is odd about the links that ranks on this node would use.
+/// Oddities of the links that ranks on this node would use.
 ///
 /// # Errors
 /// There are none.
 fn links_here(environment: &Environment) -> Result<Vec<Problem>, Problem> {
-    // Without the list of devices nothing can be said of them.
+    // Without the list of devices they cannot be checked.
     let Ok(interfaces) = tabane_io::netlink::interfaces() else {
         return Ok(Vec::new());
     };

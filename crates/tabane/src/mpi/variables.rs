@@ -22,7 +22,7 @@ const OF_PROVIDER: [&str; 10] = [
 ];
 /// Of libfabric, which they need too.
 const OF_LIBFABRIC: [&str; 2] = ["FI_PROVIDER_PATH", "FI_PROVIDER"];
-/// What Open MPI is to hand on to ranks on other nodes, beside its own: names with `;` between.
+/// Variables that Open MPI passes to ranks on other nodes, besides its own: names separated by `;`.
 const FORWARDED: &str = "OMPI_MCA_mca_base_env_list";
 /// That list, as Open MPI 5 takes it.
 const SEPARATOR: &str = ";";
@@ -30,9 +30,9 @@ const SEPARATOR: &str = ";";
 /// A variable that has to be so for an MPI to use the provider.
 struct Choice {
     name: &'static str,
-    /// What it is set to if it is not set.
+    /// The value if it is not set.
     value: &'static str,
-    /// Whether what somebody has set will do.
+    /// Whether a user's value will do.
     fits: fn(&str) -> bool,
 }
 
@@ -59,7 +59,7 @@ const CHOICES: [Choice; 10] = [
         value: "tabane",
         fits: names_us,
     },
-    // What one-sided operations go by: TCP, which it would take else, does not outlive a link.
+    // The transport of one-sided operations: otherwise it would use TCP, which does not survive a link's failure.
     Choice {
         name: "OMPI_MCA_btl",
         value: "self,ofi",
@@ -95,21 +95,22 @@ const CHOICES: [Choice; 10] = [
     },
 ];
 
-/// By this Open MPI names all peers to an endpoint at once, and not each when it first sends to it, if the job is not larger …
+/// With this, Open MPI names all peers to an endpoint at once, instead of each at its first message, if the job is not
+/// larger than the value.
 const ALL_AT_ONCE: &str = "OMPI_MCA_mpi_add_procs_cutoff";
-/// … than any is.
+/// Larger than any job.
 const ANY_JOB: &str = "1000000";
 
-/// What is set already, and what is to be.
+/// The variables that are set, and those to be set.
 pub struct Environment {
     given: fn(&str) -> Option<String>,
     set: BTreeMap<String, String>,
-    /// Which of these nobody is to be shown.
+    /// Which of these must not be shown.
     secret: Option<&'static str>,
 }
 
 impl Environment {
-    /// Nothing is to be set yet; `given` has what is.
+    /// Nothing to be set yet; `given` returns the existing values.
     pub fn new(given: fn(&str) -> Option<String>) -> Environment {
         Environment {
             given,
@@ -118,18 +119,18 @@ impl Environment {
         }
     }
 
-    /// Sets a variable, whatever was set.
+    /// Sets a variable, replacing any value.
     pub fn put(&mut self, name: &str, value: &str) {
         self.set.insert(name.to_owned(), value.to_owned());
     }
 
-    /// The same; its value is not shown.
+    /// The same; its value is never shown.
     pub fn put_secret(&mut self, name: &'static str, value: &str) {
         self.put(name, value);
         self.secret = Some(name);
     }
 
-    /// What ranks will find. An empty variable counts as none.
+    /// The value that ranks will find. An empty variable counts as unset.
     fn value(&self, name: &str) -> Option<String> {
         let given = || (self.given)(name).filter(|value| !value.is_empty());
         self.set.get(name).cloned().or_else(given)
@@ -141,7 +142,7 @@ impl Environment {
         named.or_else(|| self.value(&format!("FI_TABANE_{name}")))
     }
 
-    /// Has libfabric look for providers in `folder`, before where it was told to.
+    /// Makes libfabric look for providers in `folder`, before any other place.
     pub fn look_in(&mut self, folder: &Path) {
         let folder = folder.display().to_string();
         let path = match self.value("FI_PROVIDER_PATH") {
@@ -152,10 +153,10 @@ impl Environment {
         self.put("FI_PROVIDER_PATH", &path);
     }
 
-    /// Has each MPI choose the provider.
+    /// Makes each MPI choose the provider.
     ///
     /// # Errors
-    /// Somebody has chosen otherwise: whose choice counts is not ours to say.
+    /// The user has chosen otherwise: then the user must decide.
     pub fn choose_provider(&mut self) -> Result<(), String> {
         for choice in &CHOICES {
             match self.value(choice.name) {
@@ -164,7 +165,7 @@ impl Environment {
                 Some(set) => return Err(conflict(choice, &set)),
             }
         }
-        // Which few bundles an endpoint keeps follows from all who are in the job.
+        // Which few bundles an endpoint keeps depends on all ranks of the job.
         let bundles = self.of_provider("BUNDLES");
         let are_few = bundles.is_some_and(|bundles| bundles.trim() != "all");
         if are_few && self.value(ALL_AT_ONCE).is_none() {
@@ -173,7 +174,7 @@ impl Environment {
         Ok(())
     }
 
-    /// Has Open MPI hand on to other nodes what is not its own; the others hand on all there is. By names: values would
+    /// Makes Open MPI pass variables that are not its own to other nodes; other MPIs pass all. By names: values would
     /// be in the arguments of its daemons, for everybody to see.
     pub fn forward(&mut self) {
         let given = self.value(FORWARDED).unwrap_or_default();
@@ -188,7 +189,7 @@ impl Environment {
         self.put(FORWARDED, &names.join(SEPARATOR));
     }
 
-    /// The same where the user hands on something as well, by `-x`: Open MPI 4 does not take both ways at once.
+    /// The same if the user also passes something with `-x`: Open MPI 4 does not accept both ways at once.
     pub fn forward_by_words(&self, launcher: &[OsString]) -> Vec<OsString> {
         let ours = self.needed().flat_map(|name| ["-x".to_owned(), name]);
         let (program, arguments) = launcher.split_at(1.min(launcher.len()));
@@ -196,7 +197,7 @@ impl Environment {
         program.chain(arguments.iter().cloned()).collect()
     }
 
-    /// The names of what ranks need, and Open MPI does not know.
+    /// The names of variables that ranks need and Open MPI does not know.
     fn needed(&self) -> impl Iterator<Item = String> {
         let ours = OF_LIBFABRIC.iter().chain(&OF_PROVIDER);
         let others = OF_PROVIDER.iter().map(|name| format!("FI_{name}"));
@@ -204,12 +205,12 @@ impl Environment {
         names.filter(|name| self.value(name).is_some())
     }
 
-    /// What is to be set.
+    /// The variables to set.
     pub fn set(&self) -> impl Iterator<Item = (&str, &str)> {
         (self.set.iter()).map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The same for a shell; of a secret only that there is one.
+    /// The same for a shell; a secret's value is hidden.
     pub fn shown(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.set() {
@@ -241,10 +242,10 @@ fn conflict(choice: &Choice, set: &str) -> String {
     )
 }
 
-/// Whether a launcher's own arguments choose otherwise: they count more than what is set.
+/// Checks that a launcher's arguments do not choose otherwise: they override variables.
 ///
 /// # Errors
-/// Which of them does.
+/// The argument that does.
 pub fn check_words(words: &[OsString]) -> Result<(), String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     for three in words.windows(3) {
@@ -268,7 +269,7 @@ pub fn check_words(words: &[OsString]) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Nothing of what matters here is set.
+    /// Nothing relevant is set.
     fn empty() -> Environment {
         Environment::new(|_| None)
     }

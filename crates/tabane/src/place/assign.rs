@@ -1,17 +1,17 @@
-//! Which rank runs where.
+//! The assignment of ranks to nodes.
 //!
-//! Ranks are put on one node after the other, each time the one that talks most with those that are near already; then pairs
-//! change places as long as that saves something. Both are bounded; the same input has the same output.
+//! Ranks are put on one node after the other, each time the one with most traffic to nearby ranks; then pairs are exchanged
+//! as long as that saves something. Both are bounded; the same input gives the same output.
 
 use super::network::Network;
 use super::traffic::Traffic;
 
 /// How often all pairs are looked at once more.
 const ROUNDS_MAX: usize = 16;
-/// Looks at what two ranks say to each other, over all: some seconds.
+/// Most inspections of a pair's traffic, in all: some seconds.
 const LOOKS_MAX: u64 = 1 << 30;
 
-/// The node of each rank; `order` has the nodes that are used, of which each runs `per_node` at most.
+/// The node of each rank; `order` has the nodes to use, each for at most `per_node` ranks.
 pub fn assign(
     network: &Network,
     order: &[usize],
@@ -32,13 +32,13 @@ pub fn assign(
     best
 }
 
-/// What all pairs say to each other, times how far they are apart.
+/// The traffic of all pairs times their distances.
 fn cost(network: &Network, traffic: &Traffic, placed: &[usize]) -> u128 {
     let of = |rank| cost_of(network, traffic, placed, rank, placed[rank]);
     (0..placed.len()).map(of).sum()
 }
 
-/// What a rank would have to do with the others if it ran on `node`.
+/// The cost of a rank's traffic if it ran on `node`.
 fn cost_of(
     network: &Network,
     traffic: &Traffic,
@@ -51,7 +51,7 @@ fn cost_of(
     traffic.of(rank).iter().map(with).sum()
 }
 
-/// What a byte from one node to another weighs: also under one switch it takes two links.
+/// The weight of a byte between two nodes: even under one switch it uses two links.
 fn weight(network: &Network, a: usize, b: usize) -> u128 {
     match a == b {
         true => 0,
@@ -65,7 +65,7 @@ fn grow(network: &Network, order: &[usize], per_node: usize, traffic: &Traffic) 
     let furthest = 1 + 2 * furthest.max().unwrap_or(0);
     let mut placed: Vec<Option<usize>> = vec![None; ranks];
     for &node in order {
-        // How much each one has to do with those that are placed, the more the nearer.
+        // For each rank, its traffic with the ranks placed so far, weighted by nearness.
         let mut pull = vec![0u128; ranks];
         for (rank, there) in placed.iter().enumerate() {
             let Some(there) = there else { continue };
@@ -146,7 +146,7 @@ mod tests {
         Network::read(&text).expect("is right")
     }
 
-    /// A ring whose ranks are numbered so that neighbours are never together.
+    /// A ring whose numbering separates all neighbours.
     fn scattered(ranks: usize) -> Traffic {
         let place = |n: usize| n * 7 % ranks;
         let line = |n: usize| format!("{},{},100\n", place(n), place((n + 1) % ranks));

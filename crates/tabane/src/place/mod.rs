@@ -1,9 +1,9 @@
-//! `tabane place`: which rank of a job runs on which node, so that those that talk share a switch.
+//! `tabane place`: which rank of a job runs on which node, so that ranks with much traffic share a switch.
 //!
-//! A job that is started node by node puts neighbours wherever the names of the nodes have it, and its traffic goes through
-//! trunks that all share (paper 002, figure 5). MPI does not look at switches itself. Here the nodes are taken in the order of
-//! the tree of switches ([`network`]); where it is known who sends how much to whom ([`traffic`]), ranks are put where it
-//! crosses the fewest trunks ([`assign`]).
+//! If a job is started node by node, the names of the nodes decide where neighbouring ranks run, and their traffic shares the
+//! trunks (paper 002, figure 5). MPI itself does not look at switches. Here the nodes are taken in the order of the tree of
+//! switches ([`network`]); if the traffic between ranks is known ([`traffic`]), ranks are placed so that it crosses the fewest
+//! trunks ([`assign`]).
 
 mod assign;
 mod network;
@@ -29,21 +29,21 @@ pub struct PlaceArgs {
     /// How many ranks the job has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=RANKS_MAX as i64))]
     np: u16,
-    /// How many of them a node runs; as few as there are nodes for if not given
+    /// The most ranks on a node; the fewest for which there are enough nodes if not given
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..))]
     per_node: Option<u16>,
-    /// Which switches there are and who is at them, as JSON; `-` is standard input
+    /// The switches and their nodes, as JSON; `-` is standard input
     #[arg(long, value_name = "FILE")]
     topology: PathBuf,
-    /// Who sends how much to whom: lines `from,to,bytes`, ranks counted from 0
+    /// Traffic between ranks: lines `from,to,bytes`, ranks counted from 0
     #[arg(long, value_name = "FILE")]
     matrix: Option<PathBuf>,
-    /// Who is to read it; the first line of what is printed says how
+    /// The launcher that will read it; the first line of the output says how
     #[arg(long, value_enum)]
     format: Format,
 }
 
-/// Who starts the job.
+/// The launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A rankfile: each rank of a node has a processor of its own
@@ -111,7 +111,7 @@ fn read(file: &Path) -> Result<String, String> {
     }
 }
 
-/// The file of a launcher: `placed` says for each rank which node it runs on, `order` has those that are used.
+/// The launcher's file: `placed` has the node of each rank, `order` the nodes that are used.
 fn write(format: Format, network: &Network, order: &[usize], placed: &[usize]) -> String {
     let (nodes, ranks) = (network.nodes(), placed.len());
     let mut text = String::new();

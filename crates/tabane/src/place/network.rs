@@ -11,7 +11,7 @@ const SCHEMA: u32 = 1;
 /// Switches and trunks of a network at most.
 const SWITCHES_MAX: usize = 4096;
 
-/// What is read. Other keys are of no interest here.
+/// The relevant part of the file.
 #[derive(Deserialize)]
 struct Described {
     schema: u32,
@@ -44,9 +44,9 @@ const fn one() -> u32 {
     1
 }
 
-/// Where nodes are.
+/// The places of nodes.
 pub struct Network {
-    /// Their names, so that those that share switches stand together.
+    /// Their names, ordered so that nodes on one switch are adjacent.
     nodes: Vec<String>,
     planes: Vec<Plane>,
 }
@@ -113,7 +113,7 @@ impl Network {
         self.planes.iter().map(|p| u64::from(of_one(p))).sum()
     }
 
-    /// So many nodes that stand together (all, if there are not more), those that are closest to each other.
+    /// At most this many adjacent nodes: those that are closest to each other.
     pub fn closest(&self, count: usize) -> Vec<usize> {
         let count = count.min(self.nodes.len());
         let to_all = |of: usize, others: core::ops::Range<usize>| -> u64 {

@@ -1,6 +1,6 @@
-//! Who sends how much to whom: CSV.
+//! Traffic between ranks: CSV.
 
-/// What ranks send to each other, both ways together.
+/// Bytes between ranks, both directions together.
 pub struct Traffic {
     /// For each rank the others that it talks with, in order, and how much, in bytes.
     of: Vec<Vec<(usize, u64)>>,
@@ -14,11 +14,11 @@ impl Traffic {
         }
     }
 
-    /// Reads lines `from,to,bytes`. The first may be these words; empty lines and those that begin with `#` count for nothing.
-    /// Pairs may come more than once.
+    /// Reads lines `from,to,bytes`. The first may be these words; empty lines and lines with `#` in front are ignored. Pairs
+    /// may repeat.
     ///
     /// # Errors
-    /// The number of the first line that is wrong, and what is.
+    /// The number of the first wrong line, and the error.
     pub fn read(text: &str, ranks: usize) -> Result<Traffic, (usize, String)> {
         let mut traffic = Traffic::none(ranks);
         for (index, line) in text.lines().enumerate() {
@@ -28,7 +28,7 @@ impl Traffic {
                 continue;
             }
             let (from, to, bytes) = pair(line, ranks).map_err(|what| (index + 1, what))?;
-            // Who talks with himself does so wherever he is.
+            // A rank's traffic with itself never leaves its node.
             if from != to {
                 traffic.of[from].push((to, bytes));
                 traffic.of[to].push((from, bytes));
@@ -52,12 +52,12 @@ impl Traffic {
         self.of.len()
     }
 
-    /// With whom a rank talks, and how much, in bytes.
+    /// The ranks that a rank exchanges data with, and the bytes.
     pub fn of(&self, rank: usize) -> &[(usize, u64)] {
         &self.of[rank]
     }
 
-    /// Whether nothing is known.
+    /// Whether there is no traffic.
     pub fn is_empty(&self) -> bool {
         self.of.iter().all(Vec::is_empty)
     }

@@ -16,11 +16,11 @@ use crate::agent::{Claim, EACCES, ToAgent, Transport};
 
 /// How often another port is tried if one that is free outside is not free here.
 const TRIES_MAX: u32 = 8;
-/// A program that was given a port uses it at once, or its call has failed. One of TCP that it was given by
-/// bind it may use to connect: then it is missed by nobody who listens, and given back as well.
+/// A program that was given a port uses it at once, or its call has failed. A TCP port from bind may be used to
+/// connect: then no listener needs it, and it is given back as well.
 const USED_WITHIN: Duration = Duration::from_secs(10);
-/// A new agent is asked for so many ports before it has answered: it does not serve who does not read its
-/// answers. (Twice as many may wait there: so what programs bind meanwhile has room, too.)
+/// The most claims that a new agent is asked for before it has answered: it does not serve a supervisor that does
+/// not read its answers. (It accepts twice as many, so claims that programs make meanwhile have room, too.)
 const UNANSWERED_MAX: usize = 32;
 /// Addresses of a port that a new agent is asked for.
 const CLAIMS_OF_PORT_MAX: usize = 16;
@@ -51,9 +51,9 @@ pub struct Claims {
     waiting: HashMap<u64, Waiting>,
     asked: u64,
     taken: HashMap<(Transport, u16), Taken>,
-    /// By thread: the port by which its last call is seen, once that has taken effect.
+    /// By thread: the port that shows, once it is in use, that the thread's last call has taken effect.
     last: HashMap<u32, (Transport, u16)>,
-    /// What a new agent is still to be asked for, and how much of it it has not answered.
+    /// Claims to be repeated to a new agent, and how many of these it has not answered.
     again: Vec<Claim>,
     unanswered: usize,
 }
@@ -98,8 +98,9 @@ impl Claims {
         Ok(())
     }
 
-    /// Whoever calls again has done what it called for before: a port that is not seen to be used by now is not any more. Else a program that
-    /// listens and closes at once, at one port after the other, would soon have as many as one may.
+    /// A thread that calls again has finished its former call: a port that is not in use by now is given up.
+    /// Otherwise a program that listens and closes at once, on one port after the other, would soon have as many
+    /// as it may.
     fn has_done(&mut self, call: SocketCall) {
         let before = call.thread().and_then(|thread| self.last.remove(&thread));
         if let Some(taken) = before.and_then(|port| self.taken.get_mut(&port)) {
@@ -152,8 +153,8 @@ impl Claims {
         self.ask_again(agent)
     }
 
-    /// Asks a new agent for what it is still to be asked for. What it answers is nobody's: the programs go on
-    /// if they cannot be reached any more.
+    /// Repeats claims to a new agent. Nobody waits for its answers: the programs go on even if they cannot be
+    /// reached any more.
     fn ask_again(&mut self, agent: &Handover) -> io::Result<()> {
         while self.unanswered < UNANSWERED_MAX
             && let Some(claim) = self.again.pop()
@@ -264,8 +265,8 @@ impl Claims {
     }
 }
 
-/// Whether others are to reach the program there, be it other programs of this node alone (loopback). What is sent
-/// to many stays within.
+/// Whether others should reach the program there, if only other programs of this node (loopback). Multicast stays
+/// inside.
 fn is_for_others(asked: &socket_calls::Claim) -> bool {
     let address = asked.address();
     let is_to_many = address.ip().is_multicast() || address.ip() == IpAddr::V4(Ipv4Addr::BROADCAST);

@@ -1,11 +1,10 @@
-//! What stays in the host's network namespace: finds the agent, at first and whenever it was
-//! restarted, and hands the way to it on into the program's namespace, from which it could not be
-//! found. And it makes the sockets by which programs leave this node, and have their ports there: to the kernel
-//! they are the user's, and of the program's cgroup, as if there were no daemon.
+//! The process that stays in the host's network namespace: it finds the agent, at first and after each
+//! restart, and hands the connection to it into the program's namespace, from which it could not be found.
+//! It also makes the sockets by which programs leave this node and have their ports there: to the kernel
+//! they belong to the user and the program's cgroup, as if there were no daemon.
 //!
-//! A process of its own, since nobody comes back out of a namespace who is not privileged in the
-//! one outside; and since it can do what was done at first, it also starts the daemon of this user's
-//! programs anew.
+//! It is a separate process because an unprivileged process cannot return from a namespace. Since it can
+//! still do what was possible at first, it also restarts the daemon of this user's programs.
 
 use core::time::Duration;
 use std::io::{self, BufRead, BufReader, ErrorKind};
@@ -27,27 +26,27 @@ use super::known::Known;
 use crate::agent::{self, Transport};
 use crate::daemon::ALREADY;
 
-/// What it is asked: a message of JSON each.
+/// Requests to it: a JSON message each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "asks", rename_all = "lowercase")]
 enum Question {
-    /// For the agent, and if there is none, one of this user is started.
+    /// The agent; if there is none, starts one of this user.
     Start,
-    /// The same if the last one was such a one; else for the daemon of the node, if it is back.
+    /// The same if the last agent was this user's; otherwise the node's daemon, if it is back.
     Again,
-    /// Nothing, and is told: the last agent, which was found without this process, was such a one.
+    /// No request, only information: the last agent, which was found without this process, was this user's.
     Own,
-    /// For sockets by which programs leave this node.
+    /// Sockets by which programs leave this node.
     Outward {
         count: usize,
         transport: Transport,
         is_v6: bool,
     },
-    /// For a socket by which programs ping.
+    /// A socket by which programs ping.
     Ping { is_v6: bool },
 }
 
-/// What it answers: a message of JSON each.
+/// Its answers: a JSON message each.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "says", rename_all = "lowercase")]
 enum Answer {
@@ -68,20 +67,20 @@ pub enum Found {
     Agent(Handover),
     /// None, and why, in words.
     Nobody(String),
-    /// Sockets of this kind by which programs leave this node, if they could be had.
+    /// Sockets of this kind by which programs leave this node, if they could be made.
     Outward {
         transport: Transport,
         is_v6: bool,
         sockets: Vec<OwnedFd>,
     },
-    /// A socket of this kind by which programs ping, if it could be had.
+    /// A socket of this kind by which programs ping, if it could be made.
     Ping {
         is_v6: bool,
         socket: Option<OwnedFd>,
     },
 }
 
-/// A daemon that is just ending, or just being started by somebody else, is waited for this long.
+/// How long to wait for a daemon that is just ending, or that somebody else is just starting.
 const SETTLED_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -128,7 +127,7 @@ impl Finder {
         self.ask(Question::Own)
     }
 
-    /// Has the agent be looked for; [`Finder::found`] tells when this is readable.
+    /// Asks for the agent again; [`Finder::found`] has the answer when this is readable.
     ///
     /// # Errors
     /// The finder is gone.
@@ -136,7 +135,8 @@ impl Finder {
         self.ask(Question::Again)
     }
 
-    /// Has sockets be made by which programs leave this node; [`Finder::found`] tells when this is readable.
+    /// Asks for sockets by which programs leave this node; [`Finder::found`] has the answer when this is
+    /// readable.
     ///
     /// # Errors
     /// The finder is gone.
@@ -148,7 +148,7 @@ impl Finder {
         })
     }
 
-    /// Has a socket be made by which programs ping; [`Finder::found`] tells when this is readable.
+    /// Asks for a socket by which programs ping; [`Finder::found`] has the answer when this is readable.
     ///
     /// # Errors
     /// The finder is gone.
@@ -160,7 +160,7 @@ impl Finder {
         self.0.send(&serde_json::to_vec(&question)?, &[])
     }
 
-    /// What was found or made. Blocking.
+    /// The next answer. Blocking.
     ///
     /// # Errors
     /// The finder is gone.
@@ -194,7 +194,7 @@ impl AsFd for Finder {
     }
 }
 
-/// What is looked for, and how it is started.
+/// The kind of daemon to find, and how to start it.
 struct Search {
     program: PathBuf,
     file: PathBuf,
@@ -202,7 +202,7 @@ struct Search {
 }
 
 impl Search {
-    /// Until whoever asks is gone.
+    /// Serves until the asker is gone.
     fn serve(&self, asker: &Handover) {
         let mut may_start = false;
         while let Ok((question, _)) = asker.receive()
@@ -239,8 +239,8 @@ impl Search {
         }
     }
 
-    /// The daemon of this node, or that of this user's programs (and whether it is that one), which
-    /// is started if need be.
+    /// The daemon of this node, or that of this user's programs (and whether it is that one), which is
+    /// started if necessary.
     fn find(&self, may_start: bool) -> Result<(Handover, bool), String> {
         let until = Instant::now() + SETTLED_MAX;
         loop {
@@ -276,13 +276,13 @@ impl Search {
         leave_behind(&[told.as_fd()], || {
             heed_termination();
             if let (Ok(out), Ok(err)) = (told.try_clone(), told.try_clone()) {
-                // If it fails, the pipe is closed and nothing was said.
+                // If it fails, the pipe is closed without a message.
                 let _ = daemon.stdout(out).stderr(err).exec();
             }
         })
         .map_err(trouble)?;
         drop(told);
-        // Until it is ready: then it closes nothing, but says so.
+        // When it is ready it sends a message and does not close the pipe.
         let mut said = String::new();
         for line in BufReader::new(says).lines().map_while(Result::ok) {
             match line.as_str() {

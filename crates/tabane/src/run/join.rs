@@ -1,5 +1,5 @@
-//! `tabane run --join`: into the namespaces of what runs under `tabane run` already, as if that one had started
-//! the program.
+//! `tabane run --join`: moves into the namespaces of a program under `tabane run`, as if that one had started this
+//! program.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -17,15 +17,15 @@ use tabane_io::namespaces::{self, Kinds};
 use tabane_io::process::{processes, user_of};
 use tabane_io::socket_calls::SocketCalls;
 
-/// Where supervisors are found by who is in their namespace: no name in the file system.
+/// Name of a supervisor's socket, for processes in its namespace: not in the file system.
 const NAME: &[u8] = b"\0tabane-supervisor";
-/// What a supervisor answers.
+/// A supervisor's answer.
 pub const JOINED: &[u8] = b"joined";
-/// Where control groups are, and how deep below it a unit's may be.
+/// Directory of control groups; next, how deep below it a unit's may be.
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CGROUP_DEPTH_MAX: usize = 8;
 
-/// Waits for those who join, in the namespace that this process is in.
+/// Listens for joining processes, in this process's namespace.
 ///
 /// # Errors
 /// A process there has that name.
@@ -33,8 +33,8 @@ pub fn listen() -> io::Result<HandoverListener> {
     HandoverListener::bind(Path::new(OsStr::from_bytes(NAME)))
 }
 
-/// Moves this process to where another program is: one that runs with this number, or this name, or in this unit of
-/// systemd's.
+/// Moves this process to another program's namespaces: the program with this process id, with this name, or in this
+/// systemd unit.
 ///
 /// # Errors
 /// There is none, or it is another user's, or not under `tabane run`, in words.
@@ -67,7 +67,7 @@ pub fn join(whom: &str) -> Result<(), String> {
     }
 }
 
-/// Whoever else is in the namespace might have the name, once the supervisor is gone.
+/// After the supervisor's end, any other process in the namespace might take the name.
 fn is_of_own(supervisor: &Handover) -> bool {
     let who = supervisor.credentials();
     who.is_ok_and(|who| who.uid == own_uid())

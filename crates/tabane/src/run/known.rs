@@ -1,5 +1,5 @@
-//! What is known of the cluster where a program is started: from the daemon that is here, which asks
-//! for no right to read the key, or else from the cluster file.
+//! What a starting program knows about the cluster: from the local daemon, for which it needs no right
+//! to read the key, or else from the cluster file.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::status::{self, NodeAddresses, NodesReport};
 /// The cluster, as far as programs meet it.
 #[derive(Debug)]
 pub struct Known {
-    /// The cluster file, with which a daemon for this user is started if none runs.
+    /// The cluster file for starting this user's daemon if none runs.
     pub file: PathBuf,
     /// All nodes.
     pub nodes: Vec<NodeAddresses>,
@@ -42,7 +42,7 @@ impl Known {
         Ok(Known::from_report(NodesReport::of(&cluster, me), me, here))
     }
 
-    /// `None`: no daemon answers, or one of another version, or its own node is not in what it says.
+    /// `None`: no daemon answers, or one of another version, or its answer lacks its own node.
     fn of_daemon() -> Option<Known> {
         let report = status::ask_here(status::ask_nodes).ok()?;
         let me = report.list.iter().position(|n| n.name == report.node)?;

@@ -1,10 +1,10 @@
-//! `tabane run -- PROGRAM…`: a program whose TCP connections to other nodes are carried by the
-//! bundle, without a change to it.
+//! `tabane run -- PROGRAM…`: runs an unmodified program whose TCP connections to other nodes the bundle
+//! carries.
 //!
-//! This process moves into a network namespace of its own, hands the sockets that catch what
-//! begins there to the agent (the daemon's, [`agent`]), leaves a supervisor behind
-//! (in the namespace, and a finder outside of it) and becomes the program: its process id, parent,
-//! terminal, signals and exit code are its own. [`mptcp`] has another way, without a namespace.
+//! This process moves into a network namespace of its own and hands the sockets that catch new
+//! connections there to the agent (the daemon's, [`agent`]). It leaves a supervisor behind (in the
+//! namespace, and a finder outside of it) and becomes the program: process id, parent, terminal, signals
+//! and exit code are its own. [`mptcp`] works differently, without a namespace.
 
 mod claims;
 mod finder;
@@ -49,7 +49,7 @@ const NOT_FOUND: u8 = 127;
 /// It is there and cannot be run.
 const NOT_RUNNABLE: u8 = 126;
 
-/// What carries the TCP of a program.
+/// The carrier of a program's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Via {
     /// tabane's bundles: encrypted, with a network namespace for the program
@@ -58,7 +58,7 @@ pub enum Via {
     Mptcp,
 }
 
-/// By whom a program has to do with hosts that are no nodes.
+/// How a program reaches hosts that are no nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Outside {
     /// The cluster's gateway: they see the cluster's outside address
@@ -80,11 +80,11 @@ pub struct RunArgs {
     /// The node this machine is; if not given, the daemon's, or found by its addresses
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// By whom the program has to do with hosts that are no nodes, where the cluster has a gateway
+    /// How the program reaches hosts that are no nodes, where the cluster has a gateway
     #[arg(long, value_enum, default_value = "gateway")]
     pub outside: Outside,
-    /// Where a program that is under `tabane run` already is: the number of its process, its name, or its unit of
-    /// systemd's. They have one loopback then, and see each other's abstract sockets
+    /// Run in the place of a program that is under `tabane run` already, given by its process id, its name, or its
+    /// systemd unit. The two have one loopback, and see each other's abstract sockets
     #[arg(long, value_name = "PROGRAM|PID|UNIT", conflicts_with_all = ["config", "node", "via"])]
     pub join: Option<String>,
     /// The program and its arguments
@@ -117,7 +117,7 @@ pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
     Ok(become_program(&args.program, []))
 }
 
-/// Becomes the program, whose TCP sockets are of Multipath TCP, if that can be had.
+/// Becomes the program, with TCP sockets of Multipath TCP, if that is available.
 pub fn run_by_mptcp(args: &RunArgs) -> u8 {
     match mptcp::prepare() {
         Ok(()) => become_program(&args.program, []),
@@ -160,8 +160,8 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     // Before this process leaves the network namespace in which the agent has its name.
     let finder = Finder::leave(known)
         .map_err(|error| format!("no process can be left behind: {}", plain(&error)))?;
-    // By this process, so that the kernel tells the agent whose program it is; and from here, where it is
-    // found. If that is not possible, the finder says why.
+    // From this process, so that the kernel tells the agent whose program it is, and from this namespace,
+    // where the agent can be found. If that fails, the finder says why.
     let agent = find_agent(&finder).map_or_else(|| finder.start(), Ok);
     // Those that are not there yet have no network.
     let own = addresses_for_programs(known.own(), &known.here);
@@ -184,7 +184,7 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     let capture = Capture::open(&addresses).map_err(|error| {
         format!("connections cannot be caught here: {error} (it needs nf_tables with tproxy, socket, reject and log)")
     })?;
-    // Where the kernel's settings cannot be changed, it answers pings to every address.
+    // If the kernel's settings cannot be changed, it answers pings to every address.
     let echoes = Echoes::open().ok();
     let begin = ToAgent::begin(own, outside, std::process::id(), &args.program[0]);
     let handed = handed_over(&capture, tun.as_ref());
@@ -211,7 +211,7 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
             program: &program,
             joins: &joins,
         };
-        // Nobody would be there to be told of an error: the agent sees that this process is gone.
+        // Nobody is left to report an error to: the agent sees that this process is gone.
         let _ = supervise(&left, &agent, calls);
     })?;
     match SocketCalls::of_ports() {
@@ -226,8 +226,8 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     }
 }
 
-/// Leaves behind a process that does `work` when it has been told where calls are told, or that they
-/// are not. Only then may calls be watched: the supervisor's own are its own affair.
+/// Leaves behind a process that does `work` after it has got the intercepted calls, or the message that
+/// there are none. Only then may calls be intercepted: the supervisor's own must not be.
 fn leave_supervisor(
     kept: &[BorrowedFd<'_>],
     work: impl FnOnce(Option<SocketCalls>),
@@ -240,14 +240,14 @@ fn leave_supervisor(
     Ok(ours)
 }
 
-/// Has the supervisor take over the calls of what this process becomes.
+/// Makes the supervisor take over the calls of the program that this process becomes.
 fn take_over(supervisor: &Handover, calls: &SocketCalls) -> Result<(), String> {
     supervisor
         .send(b"calls", &[calls.as_fd()])
         .map_err(|error| format!("the supervisor is gone: {}", plain(&error)))
 }
 
-/// Where the program's calls are told, once it can be; `None`: they are not.
+/// The program's intercepted calls, once they are set up; `None`: they are not.
 fn taken_over(from: &Handover) -> Option<SocketCalls> {
     let (_, descriptors) = from.receive().ok()?;
     let calls = descriptors.into_iter().next()?;
@@ -289,7 +289,7 @@ fn take_part(
                 return Err(format!("the daemon does not serve this program: {why}"));
             }
             Ok(_) => return Err("the daemon is of another version; restart it".to_owned()),
-            // It has ended just now: another one is to be found, or to be started.
+            // It has just ended: find or start another one.
             Err(_) if Instant::now() < until => {
                 std::thread::sleep(PAUSE);
                 agent = finder.start()?;
@@ -299,7 +299,8 @@ fn take_part(
     }
 }
 
-/// What of a namespace an agent has: its sockets, and the TUN that leads outside, if there is one.
+/// The parts of a namespace that an agent gets: its sockets, and the TUN that leads outside, if there is
+/// one.
 fn handed_over<'a>(capture: &'a Capture, tun: Option<&'a Tun>) -> Vec<BorrowedFd<'a>> {
     let sockets = capture.descriptors().into_iter();
     sockets.chain(tun.map(AsFd::as_fd)).collect()
@@ -317,7 +318,7 @@ fn hand_over(
         sent => sent?,
     }
     let (answer, _) = match agent.receive() {
-        // It has not read all, and what it said before is behind this error.
+        // It has not read everything; its earlier messages come after this error.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => agent.receive()?,
         received => received?,
     };
@@ -327,7 +328,7 @@ fn hand_over(
     Ok(ToSupervisor::parse(&answer))
 }
 
-/// What the nodes are called, and where programs find them: the virtual NIC, or else the first link.
+/// The nodes' names and their addresses for programs: the virtual NIC's, or else the first link's.
 fn names(nodes: &[NodeAddresses]) -> impl Iterator<Item = (&str, IpAddr)> {
     nodes.iter().filter_map(|node| {
         let vnic = node.vnic.map(|(address, _)| address);
@@ -344,8 +345,8 @@ fn addresses_of_nodes(nodes: &[NodeAddresses]) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// The addresses of a node at which programs of other nodes look for it: that of its virtual NIC
-/// first. With the lengths of their networks' prefixes, which of links the devices `here` tell.
+/// The addresses at which programs of other nodes look for a node, its virtual NIC's first, with prefix
+/// lengths; for links these come from the devices `here`.
 fn addresses_for_programs(node: &NodeAddresses, here: &[InterfaceAddress]) -> Vec<(IpAddr, u8)> {
     let links = node.links.iter().flatten().map(|&address| {
         let known = here.iter().find(|known| known.address == address);

@@ -1,9 +1,9 @@
-//! `tabane run --via mptcp -- PROGRAM…`: a program whose TCP is the kernel's Multipath TCP, without a
-//! change to it, a privilege or a namespace.
+//! `tabane run --via mptcp -- PROGRAM…`: runs an unmodified program whose TCP is the kernel's
+//! Multipath TCP, without a privilege or a namespace.
 //!
-//! Where the program calls socket(2) for TCP, a supervisor beside it is told, makes a socket of
-//! Multipath TCP, and the call returns that. No other call is touched. All that fails lets the call
-//! go on: the socket is one of TCP then.
+//! When the program calls socket(2) for TCP, a supervisor beside it makes a socket of Multipath TCP,
+//! which the call returns. No other call is touched. On any failure the call goes on and makes a
+//! socket of TCP.
 
 use std::io::{self, ErrorKind};
 
@@ -17,11 +17,11 @@ use crate::cli;
 use crate::status::{self, StatusReport};
 use crate::steer::{MISSING, SWITCHED_OFF};
 
-/// Has the TCP sockets of what this process becomes be of Multipath TCP, if that can be had; if not,
-/// tells why.
+/// Makes the TCP sockets of the program that this process becomes those of Multipath TCP, if that is
+/// available; if not, says why.
 ///
 /// # Errors
-/// The program must not be run, in words for people: its calls would be answered by nobody.
+/// The program must not be run, in words for people: nobody would answer its calls.
 pub(super) fn prepare() -> Result<(), String> {
     if is_inside().unwrap_or(false) {
         warn("the bundle carries it: this runs under `tabane run` already");
@@ -84,7 +84,7 @@ fn is_steered() -> bool {
     report.is_some_and(|report| report.node.mptcp.is_some())
 }
 
-/// Answers calls until nobody is left who could call.
+/// Answers calls until no process is left that could call.
 fn supervise(calls: &SocketCalls) -> io::Result<()> {
     let poller = Poller::new()?;
     poller.register(calls, 0, Interest::Read)?;

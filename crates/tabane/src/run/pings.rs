@@ -1,5 +1,5 @@
-//! Pings of the programs of a namespace: each goes out by a socket that the finder has made, so that it is their
-//! user's, and who is asked answers, or nobody.
+//! Pings of a namespace's programs: each leaves by a socket that the finder has made, so that it belongs to
+//! their user, and the real target answers, or nobody.
 
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
@@ -12,9 +12,9 @@ use slab::Slab;
 use tabane_io::capture::{Capture, Echo, Echoes, Pinger, Unreachable};
 use tabane_io::poll::{Interest, Poller};
 
-/// Pairs of a program and whom it pings at once; of more the one that was used least lately is forgotten.
+/// The most pairs of a program and its target; beyond it the least recently used one is forgotten.
 const FLOWS_MAX: usize = 256;
-/// One that asks nothing for so long is forgotten: an answer that is later is nobody's.
+/// A flow that was idle for this long is forgotten: a later answer is dropped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// First requests that wait for a socket; further ones are lost.
 const WAITING_MAX: usize = 64;
@@ -35,7 +35,7 @@ pub struct Pings {
     own: Vec<IpAddr>,
     flows: Slab<Flow>,
     by_echo: HashMap<Echo, usize>,
-    /// First requests, of IPv4 and of IPv6, in the order in which sockets were asked for.
+    /// First requests, for IPv4 and for IPv6, in the order in which sockets were asked for.
     waiting: [VecDeque<(Echo, Vec<u8>)>; 2],
     buffer: Vec<u8>,
     /// Added to a flow's number, makes the token of the poller.
@@ -55,7 +55,7 @@ impl Pings {
         }
     }
 
-    /// Programs have asked somebody. `wants` is told of each socket that is needed.
+    /// Programs have sent pings. `wants` is called for each socket that is needed.
     pub fn asked(
         &mut self,
         echoes: &Echoes,
@@ -69,7 +69,7 @@ impl Pings {
                 return;
             };
             if self.own.contains(&echo.to) || echo.to.is_loopback() {
-                // What cannot be given back might have been lost anywhere.
+                // An answer that cannot be delivered might have been lost anywhere.
                 let _ = capture.answer_echo(echo, message);
             } else if let Some(&index) = self.by_echo.get(&echo) {
                 let flow = &mut self.flows[index];
@@ -138,7 +138,7 @@ impl Pings {
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    // Which one it was is not known: the program's socket is told by the identifier.
+                    // The request that failed is unknown: the program's socket is found by the identifier.
                     let identifier = flow.echo.identifier.to_be_bytes();
                     let request = if flow.echo.to.is_ipv4() { 8 } else { 128 };
                     let head = [&[request, 0, 0, 0][..], &identifier, &[0, 0]].concat();
@@ -164,7 +164,7 @@ impl Pings {
     }
 }
 
-/// Tells a program that nobody is asked, if it would be told by itself.
+/// Tells a program that its ping was not sent, if a plain ping would get that error.
 fn refuse(capture: &Capture, echo: Echo, message: &[u8], error: &io::Error) {
     let why = match error.kind() {
         ErrorKind::HostUnreachable => Unreachable::Host,

@@ -35,7 +35,7 @@ pub fn in_use(transport: Transport) -> io::Result<Vec<u16>> {
     Ok(ports)
 }
 
-/// Whether there is any, beside those of the capture.
+/// Whether there are any, besides the capture's own.
 ///
 /// # Errors
 /// The system has no descriptors left.
@@ -52,7 +52,7 @@ fn read(table: impl BufRead, transport: Transport, ports: &mut Vec<u16>) -> io::
         let line = line?;
         let mut fields = line.split_whitespace().skip(1);
         let (local, state) = (fields.next(), fields.nth(1));
-        // Listeners come first, before what may be many thousand connections.
+        // Listeners come first, before perhaps many thousand connections.
         if transport == Transport::Tcp && state != Some(LISTENING) {
             break;
         }

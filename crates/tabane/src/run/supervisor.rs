@@ -1,10 +1,10 @@
-//! What stays in a program's network namespace: makes the sockets that only can be made there, asks
-//! for the ports that programs want, and ends when the last process there has, and the last socket at which
-//! others reach it is closed: one may have been handed to a process elsewhere.
+//! The process that stays in a program's network namespace: it makes the sockets that can only be made
+//! there and claims the ports that programs want. It ends when the last process there has ended and the
+//! last socket at which others reach it is closed: one may have been handed to a process elsewhere.
 //!
-//! It outlives the agent. It has the sockets of the namespace as well, and hands them to the next
-//! one: connections that stood are gone with the agent that carried them, those that begin meanwhile
-//! wait (their SYNs are repeated), and the ports that programs have are asked for anew.
+//! It outlives the agent. It has the namespace's sockets as well, and hands them to the next agent:
+//! connections are gone with the agent that carried them, those that begin meanwhile wait (their SYNs are
+//! repeated), and the programs' ports are claimed anew.
 
 use core::time::Duration;
 use std::fs;
@@ -40,16 +40,16 @@ const TOKEN_JOINS: u64 = 3;
 const TOKEN_ECHOES: [u64; 2] = [4, 5];
 /// And above: the one that joins, by its index.
 const TOKEN_JOINING: u64 = 1 << 32;
-/// And above: where calls are told, by its index.
+/// And above: sockets of intercepted calls, by index.
 const TOKEN_CALLS: u64 = 2 << 32;
 /// And above: the answers to a ping, by its index.
 const TOKEN_PINGS: u64 = 4 << 32;
-/// How often it is looked whether programs still have the ports they had; and, once the program
-/// itself has ended, whether what it started has, too.
+/// Interval of checking whether programs still have their ports and, once the program itself has ended,
+/// whether what it started has, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same of one whose ports are the cluster's.
+/// The same for a program whose ports are the cluster's.
 const LOOK_EVERY_OUTSIDE: Duration = Duration::from_millis(80);
-/// How long after an agent is gone the next one is looked for, at first and when it takes longer.
+/// Interval of looking for the next agent after one is gone, at first and later.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -64,11 +64,11 @@ pub struct Left<'a> {
     pub tun: Option<&'a Tun>,
     /// Its pings, if the kernel does not answer them all.
     pub echoes: Option<&'a Echoes>,
-    /// What is said of them to an agent.
+    /// The first message to an agent about them.
     pub begin: &'a ToAgent,
     /// The program.
     pub program: &'a Watched,
-    /// Who joins it connects here.
+    /// Programs that join connect here.
     pub joins: &'a HandoverListener,
 }
 
@@ -106,9 +106,9 @@ struct Supervisor<'a> {
     /// When to have the next one looked for, if that is not being done.
     find_at: Option<Instant>,
     retry: Duration,
-    /// Who has connected and not said yet where its calls are told.
+    /// Connections that have not handed over their intercepted calls yet.
     joining: Slab<Handover>,
-    /// Where calls of bind and listen are told: of the program, and of each that has joined it.
+    /// Intercepted calls of bind and listen: of the program, and of each that has joined it.
     calls: Slab<Rc<SocketCalls>>,
     claims: Claims,
     pings: Pings,
@@ -182,8 +182,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether connections that programs have closed still have something to say outside. (Within, what they said is the agent's
-    /// already.)
+    /// Whether connections that programs have closed still send something outside. (Within, the agent
+    /// already has their data.)
     fn speaks_outside(&self) -> bool {
         let ToAgent::Begin { outside, .. } = self.left.begin else {
             return false;
@@ -196,9 +196,9 @@ impl Supervisor<'_> {
 
     // ---- the agent, and the next one ----
 
-    /// There is an agent, which has the sockets or is to have them.
+    /// There is an agent, which has the sockets or will get them.
     fn follow(&mut self, agent: Handover) -> io::Result<()> {
-        // What is said waits until the agent has room for it, which never waits itself.
+        // Messages wait until the agent has room for them; the agent never waits itself.
         self.poller.register(&agent, TOKEN_AGENT, Interest::Read)?;
         self.agent = Some(agent);
         Ok(())
@@ -232,7 +232,7 @@ impl Supervisor<'_> {
     fn found(&mut self) -> io::Result<()> {
         match self.left.finder.found() {
             Ok(Found::Agent(agent)) => {
-                // What was said while nobody listened is out of date.
+                // What was sent while nobody listened is out of date.
                 self.left.capture.forget_waiting();
                 let begin = self.left.begin.encode();
                 self.follow(agent)?;
@@ -269,17 +269,18 @@ impl Supervisor<'_> {
     /// # Errors
     /// The system has no descriptors left.
     fn others_are_here(&self) -> io::Result<bool> {
-        // The kernel tells when nobody is left who could call, and knows also those whose namespace may
-        // not be looked at (their file may be run, not read), and those who have moved to another.
+        // The kernel reports when no process is left that could call. It also knows processes whose
+        // namespace cannot be inspected (their file may be run, not read), and those that have moved to
+        // another.
         if !self.calls.is_empty() {
             return Ok(true);
         }
         others_are_in_namespace()
     }
 
-    // ---- what the program and the agent want ----
+    // ---- requests of the program and the agent ----
 
-    /// Programs ping somebody.
+    /// Programs send pings.
     fn pinged(&mut self, token: u64) {
         let is_v6 = token == TOKEN_ECHOES[1];
         if let Some(echoes) = self.left.echoes {
@@ -302,7 +303,8 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// One says where its calls are told, or that they are not, and is told that it may go on.
+    /// A joining process hands over its intercepted calls, or says that there are none, and gets leave to
+    /// go on.
     fn joined(&mut self, token: u64) -> io::Result<()> {
         let index = (token & !TOKEN_JOINING) as usize;
         let Some(joins) = self.joining.try_remove(index) else {
@@ -327,7 +329,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// A program calls bind or listen, or nobody is left who could.
+    /// A program calls bind or listen, or no process is left that could.
     fn called(&mut self, token: u64, is_over: bool) -> io::Result<()> {
         let index = (token & !TOKEN_CALLS) as usize;
         let Some(calls) = self.calls.get(index) else {
@@ -336,7 +338,7 @@ impl Supervisor<'_> {
         if !is_over {
             return self.claims.called(calls, self.agent.as_ref());
         }
-        // If the program has ended, nothing of what it started is left.
+        // If the program has ended, nothing that it started is left.
         self.ends_at = self.ends_at.map(|_| Instant::now());
         let calls = self.calls.remove(index);
         self.poller.deregister(&*calls)
@@ -348,7 +350,7 @@ impl Supervisor<'_> {
         self.claims.look(self.agent.as_ref())
     }
 
-    /// Does what the agent wants, until it wants nothing.
+    /// Handles the agent's requests until there are no more.
     ///
     /// # Errors
     /// It is gone, or has no room.

@@ -28,7 +28,7 @@ pub const ANSWER_BYTES_MAX: u64 = 256 << 20;
 pub enum AskError {
     /// Nobody listens: no daemon runs in this network namespace.
     NoDaemon,
-    /// The daemon says nothing.
+    /// The daemon does not answer.
     Silent,
     /// The daemon refused; its words.
     Refused(String),
@@ -107,11 +107,10 @@ pub fn ask_status(sockets: &Sockets) -> Result<Value, AskError> {
     ask_for(sockets, &Request::Status, "status")
 }
 
-/// Has the daemon that has these sockets read its cluster file
-/// anew; with `check`, it only says what it would do.
+/// Makes the daemon with these sockets reread its cluster file; with `check`, it only says what would change.
 ///
 /// # Errors
-/// As [`AskError`] says. A file that cannot be used is none: the report says so.
+/// As [`AskError`] says. An unusable file is no error: the report says so.
 pub fn ask_reload(sockets: &Sockets, check: bool) -> Result<ReloadReport, AskError> {
     let report = ask_for(sockets, &Request::Reload { check }, "reload")?;
     serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
@@ -134,7 +133,7 @@ pub fn ask_members(sockets: &Sockets) -> Result<Value, AskError> {
     ask_for(sockets, &Request::Members, "members")
 }
 
-/// Has the daemon that has these sockets leave its cluster. Returns who is told.
+/// Makes the daemon with these sockets leave its cluster. Returns the nodes that are told.
 ///
 /// # Errors
 /// As [`AskError`] says.
@@ -143,7 +142,7 @@ pub fn ask_leave(sockets: &Sockets) -> Result<MembersReport, AskError> {
     serde_json::from_value(told).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
-/// Has another gateway of the cluster serve: this one, or the next one that can. Returns what was done, in words.
+/// Makes another gateway of the cluster serve: this one, or the next one that can. Returns what was done, in words.
 ///
 /// # Errors
 /// As [`AskError`] says.
@@ -156,7 +155,7 @@ pub fn ask_gateway_move(sockets: &Sockets, to: Option<&str>) -> Result<String, A
         .map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
-/// What the daemon that has these sockets knows of switches; with `measure`, it begins to find it out anew.
+/// The daemon's knowledge of switches; with `measure`, it starts a new survey.
 ///
 /// # Errors
 /// As [`AskError`] says.
@@ -165,8 +164,8 @@ pub fn ask_topo(sockets: &Sockets, measure: bool) -> Result<TopoReport, AskError
     serde_json::from_value(report).map_err(|e| AskError::NotUnderstood(e.to_string()))
 }
 
-/// Has the daemon that has these sockets trace a peer, in the form that qvis reads, or else the newest. Returns where the
-/// records come, which block for as long as nothing happens; to drop it ends the trace.
+/// Makes the daemon with these sockets trace a peer, in the form that qvis reads, or else the newest. Returns the
+/// source of records, which blocks while nothing happens; dropping it ends the trace.
 ///
 /// # Errors
 /// As [`AskError`] says.
@@ -181,7 +180,7 @@ pub fn ask_trace(
     Ok(stream)
 }
 
-/// Sends `request`; returns what the answer has under `what`.
+/// Sends `request`; returns the answer's value under `what`.
 fn ask_for(sockets: &Sockets, request: &Request, what: &str) -> Result<Value, AskError> {
     let line = ask(sockets, request)?;
     read_line(&line, what)
@@ -195,7 +194,7 @@ pub fn read_answer(line: &[u8]) -> Result<Value, AskError> {
     read_line(line, "status")
 }
 
-/// What an answer has under `what`.
+/// An answer's value under `what`.
 fn read_line(line: &[u8], what: &str) -> Result<Value, AskError> {
     let mut answer: Value =
         serde_json::from_slice(line).map_err(|e| AskError::NotUnderstood(e.to_string()))?;

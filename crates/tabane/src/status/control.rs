@@ -17,10 +17,11 @@ use crate::topo::TopoReport;
 /// Longest request, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
 
-/// What waits at most for a client whose answer goes on, in bytes: some hundredths of a second of a trace at full rate.
+/// The most bytes that wait for a client with a continuing answer: some hundredths of a second of a trace
+/// at full rate.
 pub const ADDED_BYTES_MAX: usize = 4 << 20;
 
-/// What a client may ask: `{"command":"status"}`.
+/// A client's request: `{"command":"status"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum Request {
@@ -44,7 +45,7 @@ pub enum Request {
         #[serde(default)]
         measure: bool,
     },
-    /// What is done for a peer from now on, and why?
+    /// Trace what is done for a peer from now on, and why.
     Trace {
         /// Its name.
         peer: String,
@@ -54,7 +55,7 @@ pub enum Request {
     },
     /// Read the cluster file anew, and do as it says.
     Reload {
-        /// Only say what would be done.
+        /// Only say what would change.
         #[serde(default)]
         check: bool,
     },
@@ -68,9 +69,9 @@ pub enum Response {
     Status(Box<StatusReport>),
     /// To [`Request::Nodes`].
     Nodes(NodesReport),
-    /// To [`Request::Members`], and to [`Request::Leave`]: who is told.
+    /// To [`Request::Members`], and to [`Request::Leave`]: the nodes that are told.
     Members(MembersReport),
-    /// To [`Request::Gateway`]: it was told so.
+    /// To [`Request::Gateway`]: the result.
     Gateway(MoveReport),
     /// To [`Request::Topo`].
     Topo(TopoReport),
@@ -82,14 +83,14 @@ pub enum Response {
     Error(String),
 }
 
-/// What was done about the gateway.
+/// The result of handing the gateway over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveReport {
     /// In words.
     pub done: String,
 }
 
-/// Who is traced.
+/// The traced peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceReport {
     /// This node.
@@ -98,14 +99,14 @@ pub struct TraceReport {
     pub peer: String,
 }
 
-/// What became of a cluster file that was read anew.
+/// The result of rereading a cluster file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadReport {
     /// The file can be used. If not, everything is as before.
     pub accepted: bool,
     /// What has changed (or would change), in words.
     pub changes: Vec<String>,
-    /// What is wrong, or perhaps not as meant: `FILE:LINE: …`.
+    /// Errors, and things perhaps not as meant: `FILE:LINE: …`.
     pub problems: Vec<String>,
 }
 
@@ -162,13 +163,13 @@ pub struct Client {
     request: Vec<u8>,
     /// The answer is known.
     is_answered: bool,
-    /// The answer, and what was [added](Client::add) to it since all of it was sent.
+    /// The answer, and what was [added](Client::add) since all of it was sent.
     answer: Vec<u8>,
     /// How much of it is sent.
     sent: usize,
     /// More is added to the answer until the client closes.
     goes_on: bool,
-    /// What whoever asks has handed over.
+    /// Descriptors that the client has handed over.
     handed: Vec<OwnedFd>,
 }
 
@@ -190,8 +191,8 @@ impl Client {
         })
     }
 
-    /// Reads what is there. Whoever hands descriptors over has nothing to ask: closing them is not for the
-    /// daemon's loop.
+    /// Reads the request. A client that hands descriptors over gets no answer: the daemon's loop must not
+    /// close them.
     fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         let (length, descriptors) = read_with_descriptors(&self.stream, chunk)?;
         self.handed.extend(descriptors);
@@ -201,11 +202,11 @@ impl Client {
         }
     }
 
-    /// Does what can be done now without waiting; `answer`, which gives the answer's line, is called
-    /// at most once in a client's life, when the request is complete and right.
+    /// Does as much as possible without waiting; `answer`, which makes the answer's line, is called at
+    /// most once in a client's life, when the request is complete and valid.
     ///
-    /// A client that closes before it has its answer is dropped, also one that
-    /// only closes its sending side, if the answer does not fit the socket's buffer.
+    /// A client that closes before it has its answer is dropped; so is one that only closes its sending
+    /// side, if the answer does not fit the socket's buffer.
     pub fn advance(&mut self, answer: impl FnOnce(Request) -> Vec<u8>) -> Progress {
         if !self.is_answered {
             match self.read_request() {
@@ -245,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Whether the client closed while its answer waits; what else it says is ignored.
+    /// Whether the client closed while its answer waits; further input is ignored.
     fn is_gone(&mut self) -> bool {
         let mut ignored = [0; 512];
         match self.read(&mut ignored) {
@@ -262,7 +263,7 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return match self.goes_on {
-                        // What is added next is tried together with this.
+                        // It is tried together with the next addition.
                         true => Progress::WaitReadable,
                         false => Progress::WaitWritable,
                     };
@@ -278,13 +279,13 @@ impl Client {
         Progress::WaitReadable
     }
 
-    /// Has the answer go on, with what is [added](Client::add), until the client closes.
+    /// Lets the answer continue, with [additions](Client::add), until the client closes.
     pub fn go_on(&mut self) {
         self.goes_on = true;
     }
 
-    /// Adds to an answer that goes on, and sends what can be sent now. Returns whether it was taken: not while the client
-    /// has [`ADDED_BYTES_MAX`] to read.
+    /// Adds to a continuing answer, and sends as much as possible now. Returns whether it was accepted:
+    /// not while the client has [`ADDED_BYTES_MAX`] to read.
     pub fn add(&mut self, text: &[u8]) -> bool {
         let takes = self.answer.len() - self.sent + text.len() <= ADDED_BYTES_MAX;
         if takes {
@@ -298,7 +299,7 @@ impl Client {
         takes
     }
 
-    /// Ends the conversation: nothing more is sent or heard.
+    /// Ends the conversation: nothing more is sent or read.
     pub fn end(&self) {
         // One that is gone has ended as it is.
         let _ = self.stream.shutdown(Shutdown::Both);

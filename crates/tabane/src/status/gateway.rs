@@ -1,4 +1,4 @@
-//! What a report says of the cluster's outside address.
+//! The report on the cluster's outside address.
 
 use std::net::IpAddr;
 
@@ -27,10 +27,10 @@ pub struct GatewayStatus {
     pub queue: String,
     /// How long what waits for the line takes to leave, microseconds; `null`: this node does not serve, or the rate is not known.
     pub queue_us: Option<u64>,
-    /// What keeps packets that wait in the device outside, as tc(8) calls it; `null`: this node is no gateway, or its device is off.
+    /// The outside device's queueing discipline, as tc(8) calls it; `null`: this node is no gateway, or its device is off.
     #[serde(default)]
     pub qdisc: Option<String>,
-    /// What waits there, of all who send by the device, bytes.
+    /// Bytes that wait there, of all senders.
     #[serde(default)]
     pub qdisc_queued_bytes: Option<u64>,
     /// What this node has sent outside as a gateway since its daemon started, bytes of IP.
@@ -84,7 +84,7 @@ pub struct StandbyStatus {
 pub struct PortStatus {
     /// `tcp` or `udp`.
     pub transport: String,
-    /// 4 or 6: of which of the outside addresses.
+    /// 4 or 6: the outside address.
     pub family: u8,
     /// Its number.
     pub port: u16,

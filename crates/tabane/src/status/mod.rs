@@ -1,4 +1,4 @@
-//! `tabane status`: what a daemon tells, how it is asked, how people see it.
+//! `tabane status`: the daemon's report, the protocol for asking, and its presentation.
 
 mod client;
 pub mod control;

@@ -1,4 +1,4 @@
-//! What a report says of the kernel's Multipath TCP.
+//! The report on the kernel's Multipath TCP.
 
 use std::net::{IpAddr, SocketAddr};
 

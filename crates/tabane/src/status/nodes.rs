@@ -1,5 +1,5 @@
-//! What the nodes are called and where they are, for `tabane run` by users who may not read the
-//! cluster file, in which the key is too. No secret is in it.
+//! The nodes' names and addresses, for users of `tabane run` who may not read the cluster file,
+//! because the key is in it. There is no secret in it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn outside_addresses(gateway: &GatewaySpec) -> impl Iterator<Item = IpAddr> {
 }
 
 impl NodesReport {
-    /// Of the cluster whose node `me` this is.
+    /// For the cluster whose node `me` this is.
     pub fn of(cluster: &Cluster, me: NodeIndex) -> NodesReport {
         let addresses = |node: &NodeSpec| NodeAddresses {
             name: node.name.clone(),

@@ -1,10 +1,10 @@
-//! Who was not admitted, and why.
+//! Peers that were not admitted, and why.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody at an address whose packets were refused for one reason.
+/// A source address whose packets were refused for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedStatus {
     /// Where they came from: address and UDP port of the newest.

@@ -1,5 +1,5 @@
-//! What a node tells about itself. The names are an interface for programs:
-//! they stay; new ones may come. `docs/status.md` describes them.
+//! A node's report about itself. The names are an interface for programs: they stay; new ones may
+//! come. `docs/status.md` describes them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -263,8 +263,8 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
-    /// Whether what the peer grants, while several send to it, is what limits this path:
-    /// about as much is sent.
+    /// Whether the peer's grant, while several send to it, limits this path: about as much is
+    /// sent.
     pub fn is_limited_by_grant(&self) -> bool {
         const USED_MIN: f64 = 0.7;
         let used = |granted: f64| self.tx_rate_mbps >= granted * USED_MIN;

@@ -1,4 +1,4 @@
-//! What a report says of the programs under `tabane run`.
+//! The report on programs under `tabane run`.
 
 use std::net::SocketAddr;
 
@@ -52,13 +52,13 @@ pub struct ProgramStatus {
     pub connections: usize,
 }
 
-/// Connections listed at most: those that stand still for longest.
+/// The most connections that are listed: those that stand still for longest.
 pub const UNREAD_LISTED_MAX: usize = 256;
-/// Users told apart at most, for each of [`Reader`]: those of whom most waits.
+/// The most users that are distinguished, for each [`Reader`]: those with most waiting bytes.
 pub const UNREAD_USERS_MAX: usize = 16;
 
-/// Connections that have stood still for a second or longer since somebody does not read: what a look
-/// found that is a second old at most, or two where there are many.
+/// Connections that have stood still for a second or longer because somebody does not read. The survey is
+/// at most a second old, or two if there are many connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadStatus {
     /// Those that programs here do not read.

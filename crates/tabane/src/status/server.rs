@@ -12,17 +12,17 @@ use tabane_io::sockets::Lease;
 use super::control::{Client, Progress, Request, Response};
 use crate::daemon::closing::Closing;
 
-/// What the socket is called among those of a daemon.
+/// Name of the socket among a daemon's sockets.
 pub const SOCKET_NAME: &str = "control";
 
 /// Most clients at a time; the one that came first goes for the next, but no owner for anyone.
 pub const CLIENTS_MAX: usize = 8;
 
-/// So long who may only ask is shown the same report, however many ask: one of a large cluster takes
+/// Ordinary users get the same report for this long, however many ask: a report of a large cluster takes
 /// the daemon's loop milliseconds.
 const REPORT_AGE_MIN: Duration = Duration::from_millis(100);
 
-/// Who asks.
+/// The client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// Some user of this machine: may ask.
@@ -31,15 +31,16 @@ pub enum Caller {
     Owner,
 }
 
-/// A connection, who is at its other end, and when it came, counted in clients.
+/// A connection, its client, and its sequence number.
 type Slot = Option<(Client, Caller, u64)>;
 
-/// The report that was told last, as a line.
+/// The last report, as a line.
 #[derive(Debug, Default)]
 pub(super) struct Shown(Option<(Vec<u8>, Instant)>);
 
 impl Shown {
-    /// What to tell now, the time at which this turn of the loop began; made by `make` if it has to be.
+    /// The report to send now, `now` being the beginning of this turn of the loop; `make` makes it if
+    /// necessary.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -75,7 +76,7 @@ pub struct ControlServer {
     slots: [Slot; CLIENTS_MAX],
     accepted: u64,
     shown: Shown,
-    /// Given up to turn a client away when there is no descriptor to serve it with.
+    /// Given up to turn a client away when no descriptor is left to serve it.
     spare: Option<File>,
     closing: Closing,
     /// Whether the last client could not be taken in.
@@ -116,13 +117,13 @@ impl ControlServer {
         (self.first_token..self.first_token + Self::TOKENS).contains(&token)
     }
 
-    /// Accepts, reads, answers and writes whatever is possible without waiting.
-    /// `answer` is called once for each request, with who asks and the client's number, but for those of the status that
-    /// are told what others were told just now.
+    /// Accepts, reads, answers and writes as much as possible without waiting. `answer` is called once for
+    /// each request, with the caller and the client's number, except for status requests that get the same
+    /// report as others just before.
     ///
     /// # Errors
-    /// A client could not be taken in, for want of descriptors, say (told for the
-    /// first of several); the server goes on with the next call.
+    /// A client could not be accepted, for example for want of descriptors (the first error of several); the
+    /// server goes on with the next call.
     pub fn turn(
         &mut self,
         poller: &Poller,
@@ -158,12 +159,12 @@ impl ControlServer {
                 client.go_on();
             }
             match progress {
-                // What is not sent yet goes with what is added.
+                // Unsent data goes with the next addition.
                 _ if goes_on => {}
                 Progress::WaitReadable => {}
                 Progress::WaitWritable
                     if poller.modify(&*client, token, Interest::ReadWrite).is_ok() => {}
-                // Who would never be told the rest is told that it is over.
+                // A client that would never get the rest is ended.
                 Progress::WaitWritable | Progress::Done => {
                     close(poller, &mut self.closing, slot.take());
                 }
@@ -238,8 +239,8 @@ impl ControlServer {
     }
 }
 
-/// Closes a connection, and with it what its user may have handed over that nobody has read: not here, if
-/// it is just anybody.
+/// Closes a connection, and any unread descriptors that its user may have handed over: in another thread,
+/// unless the user is trusted.
 fn close(poller: &Poller, closing: &mut Closing, slot: Slot) {
     let Some((client, caller, _)) = slot else {
         return;
@@ -252,7 +253,7 @@ fn close(poller: &Poller, closing: &mut Closing, slot: Slot) {
     }
 }
 
-/// The place that a newcomer takes, given who has which and when they came; `None`: it has to go.
+/// The slot for a newcomer, given the present clients and when they came; `None`: it must go.
 pub(super) fn place_for(
     newcomer: Caller,
     occupants: [Option<(Caller, u64)>; CLIENTS_MAX],

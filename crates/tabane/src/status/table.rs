@@ -34,7 +34,7 @@ impl Colours {
     }
 }
 
-/// What a state is to the eye.
+/// How a state should look.
 #[derive(Clone, Copy)]
 enum Mood {
     Good,

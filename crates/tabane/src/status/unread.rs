@@ -6,7 +6,7 @@ use super::table::{clean, duration, metric};
 /// Connections named at most.
 const NAMED_MAX: usize = 10;
 
-/// Lines for those who do not read here and elsewhere, and for each of the worst; none if all are read.
+/// Lines for stalled readers here and elsewhere, and for each of the worst; none if everything is read.
 pub(super) fn lines(unread: &UnreadStatus) -> Vec<String> {
     let mut lines = Vec::new();
     let mut named = 0;

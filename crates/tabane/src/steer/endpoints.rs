@@ -1,6 +1,6 @@
-//! How far connections of Multipath TCP spread: endpoints and limits.
+//! Endpoints and limits of Multipath TCP, which decide how many links a connection uses.
 //!
-//! Both are shared with whoever else sets them, so they are looked at from time to time.
+//! Others may set both as well, so they are checked from time to time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -23,9 +23,9 @@ pub struct Endpoints {
     paths: MptcpPaths,
     /// The limits that were found, and those set instead.
     limits: Option<(MptcpLimits, MptcpLimits)>,
-    /// The addresses that connections tell of by endpoints made here.
+    /// The addresses of endpoints made here.
     announced: BTreeSet<IpAddr>,
-    /// Links' addresses with endpoints of others by which streams do not move between links.
+    /// Addresses of links with foreign endpoints that bind streams to their link.
     pub bound: BTreeMap<IpAddr, Obstacle>,
 }
 
@@ -130,8 +130,8 @@ impl Endpoints {
         result.transpose().map(drop)
     }
 
-    /// Notes the endpoints of others with a device: what goes by them cannot take another one, and the kernel
-    /// has no second endpoint with their address.
+    /// Records foreign endpoints with a device: their subflows cannot take another device, and the kernel has no
+    /// second endpoint for their address.
     fn note_bound(&mut self, links: &[IpAddr], endpoints: &[MptcpEndpoint]) {
         let bound = endpoints.iter().filter_map(|endpoint| {
             let index = endpoint
@@ -160,8 +160,8 @@ impl Endpoints {
         self.bound = bound.map(obstacle).collect();
     }
 
-    /// Takes endpoints away, but for those that connections have subflows from: the kernel would end
-    /// these, also the last one of a connection. Returns how many are left.
+    /// Removes endpoints, except those with subflows of connections: the kernel would end these, including the
+    /// last one of a connection. Returns how many are left.
     fn withdraw<'a>(
         &mut self,
         endpoints: impl Iterator<Item = &'a MptcpEndpoint>,
@@ -193,12 +193,12 @@ impl Endpoints {
         });
         match left {
             Ok(left) => left > 0,
-            // They change while they are listed, or cannot be listed now: nobody else would take them away later.
+            // The list changed, or cannot be read now: nobody else would remove them later.
             Err(error) => error.kind() == ErrorKind::Interrupted || says_nothing(&error),
         }
     }
 
-    /// Puts the limits back, unless somebody else has set them meanwhile.
+    /// Restores the limits, unless somebody else has set them meanwhile.
     pub fn put_back_limits(&mut self) {
         if let Some((found, set)) = self.limits.take()
             && self.paths.limits().is_ok_and(|now| now == set)

@@ -1,5 +1,5 @@
-//! `tabane keeper`: the process that steers. The daemon tells it how the links are; when the daemon
-//! is gone, however it ended, it puts back what it found and ends.
+//! `tabane keeper`: the process that steers. The daemon tells it the state of the links; when the
+//! daemon is gone, however it ended, it restores what it found and ends.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -18,16 +18,16 @@ use crate::exit_codes;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often routes are looked at: others may remove them, or have been in the way.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether the last endpoint can go.
+/// Interval of checking whether the last endpoint can go.
 const LINGER_EVERY: Duration = Duration::from_millis(200);
-/// What the socket of the one that lingers is called, among those of its daemon.
+/// Name of a lingering keeper's socket among its daemon's sockets.
 const NAME: &str = "keeper";
 /// How long the predecessor has to go.
 const SUCCESSION_MAX: Duration = Duration::from_secs(2);
 
 /// Is the keeper of the daemon at the other end of standard input.
 pub fn keep() -> u8 {
-    // Whoever stops a service tells all its processes: this one is to be there until the daemon is not.
+    // Stopping a service signals all its processes: this one must outlive the daemon.
     match (
         Signals::with_abort(),
         io::stdin().as_fd().try_clone_to_owned(),
@@ -48,7 +48,7 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
     let (mut last, mut report) = (None, Report::default());
     let mut has_picture = false;
     let (mut next, mut renew_at) = (Instant::now(), Instant::now() + RENEW_EVERY);
-    // A daemon whose watchdog was not fed may take long to go.
+    // A daemon that missed its watchdog may take long to go.
     while !told.is_to_end_at_once() {
         match read_picture(&mut reader, &mut line, next) {
             Ok(Some(picture)) => {
@@ -59,12 +59,12 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
                 has_picture = true;
             }
             Ok(None) => {}
-            // What was not heard is heard later.
+            // It can be heard later.
             Err(error) if says_nothing(&error) => std::thread::sleep(LOOK_EVERY),
             Err(_) => break,
         }
         if Instant::now() >= next {
-            // If they cannot be told, those that were there are thought to be yet.
+            // If they cannot be listed, the former ones are assumed to exist.
             let connections = kernel.look();
             report.connections = connections.unwrap_or(report.connections);
             next = Instant::now() + LOOK_EVERY;
@@ -84,7 +84,7 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
                 report.said.clear();
                 last = Some(report.clone());
             }
-            // It is said with what there is to say then.
+            // It is sent with the next report.
             Err(error) if says_nothing(&error) => std::thread::sleep(LOOK_EVERY),
             Err(_) => break,
         }
@@ -95,7 +95,7 @@ fn serve(daemon: &UnixStream, mut told: Told) -> u8 {
         heir.as_ref()
             .is_some_and(|heir| heir.listener.accept().is_ok())
     };
-    // The manager of services waits for all processes: what is left is left to the next daemon.
+    // The service manager waits for all processes: leave the rest to the next daemon.
     while is_needed && !is_succeeded() && !told.is_to_end() {
         std::thread::sleep(LINGER_EVERY);
         is_needed = kernel.withdraw_all();
@@ -141,7 +141,7 @@ fn fail(daemon: &UnixStream, why: String) -> u8 {
         ..Report::default()
     };
     let _ = say(daemon, &report);
-    // What is not read when this ends would have the daemon read an error instead of the reason.
+    // Unread data at the end would make the daemon read an error instead of the reason.
     let _ = daemon.set_read_timeout(Some(SUCCESSION_MAX));
     let _ = io::copy(&mut &*daemon, &mut io::sink());
     exit_codes::FAILURE
@@ -185,7 +185,7 @@ fn read_picture(
     }
 }
 
-/// Has a predecessor go that waits for connections to end: its endpoints are this one's now.
+/// Ends a predecessor that waits for connections to end: its endpoints are this keeper's now.
 fn succeed() -> Option<Listening> {
     let sockets = Sockets::of(Audience::Everybody);
     let until = Instant::now() + SUCCESSION_MAX;

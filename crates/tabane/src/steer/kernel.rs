@@ -1,7 +1,7 @@
-//! Makes the kernel be as the plan says, and puts back what it was.
+//! Makes the kernel follow the plan, and restores it.
 //!
-//! What is made here bears a mark, so that nothing of the operator's is ever touched: endpoints have
-//! numbers of a range of their own, routes and rules a protocol of their own.
+//! Everything made here is marked, so that nothing of the operator's is ever touched: endpoints have
+//! a range of numbers, routes and rules a protocol of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,15 +22,15 @@ use crate::status::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, 
 const LISTED_MAX: usize = 128;
 /// Whether the kernel has MPTCP switched on, in this network namespace.
 const SWITCH: &str = "/proc/sys/net/mptcp/enabled";
-/// Whether it checks what it joins (RFC 8684, section 3.3.1).
+/// Whether the kernel uses checksums (RFC 8684, section 3.3.1).
 const CHECKSUMS: &str = "/proc/sys/net/mptcp/checksum_enabled";
-/// What is said while it does not: a kernel was seen to deliver wrong bytes (docs/mptcp.md, Limits).
+/// Warning while it does not: a kernel was seen to deliver wrong bytes (docs/mptcp.md, Limits).
 const UNCHECKED: &str = "Multipath TCP: the kernel does not check what it joins, and one was seen to deliver wrong bytes; \
                          `sysctl -w net.mptcp.checksum_enabled=1` on every node has it check";
 
-/// What is said of a kernel without Multipath TCP.
+/// Message for a kernel without Multipath TCP.
 pub const MISSING: &str = "this kernel has no Multipath TCP (CONFIG_MPTCP)";
-/// And of one in which it is switched off.
+/// Message for a kernel with Multipath TCP switched off.
 pub const SWITCHED_OFF: &str = "it is switched off; `sysctl -w net.mptcp.enabled=1` switches it on";
 
 /// The kernel's MPTCP in this network namespace, and its routes.
@@ -39,14 +39,14 @@ pub struct Kernel {
     routes: Routes,
     subflows: Subflows,
     picture: Picture,
-    /// It was let set limits: what it is refused later may be let again.
+    /// It was permitted to set limits: a refusal may be temporary.
     has_spread: bool,
-    /// What `tabane status` tells.
+    /// For `tabane status`.
     pub status: MptcpStatus,
     log: Log,
 }
 
-/// What the log should say; each thing once.
+/// Lines for the log; each once.
 #[derive(Default)]
 pub struct Log {
     told: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl Kernel {
             ));
         }
         self.picture = picture.clone();
-        // What matters most first.
+        // The most important first.
         self.routes.set(&ways(picture), &mut self.log);
         self.note_detours();
         match self.spread() {
@@ -116,9 +116,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes anew what others have removed, and tries again what could not be made.
+    /// Restores what others have removed, and retries what failed.
     pub fn renew(&mut self) {
-        // Nothing was told yet, and what one before has left may be wanted.
+        // The daemon has told nothing yet, and a predecessor's remains may be wanted.
         if self.picture.links.is_empty() {
             return;
         }
@@ -146,7 +146,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// What the log should say; once.
+    /// Takes the lines for the log.
     pub fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log.said)
     }
@@ -203,7 +203,7 @@ impl Kernel {
         self.status.steered += before.iter().filter(is_over).count() as u64;
     }
 
-    /// Notes, and tells, which links to which peers are not steered.
+    /// Records and logs which links to which peers are not steered.
     fn note_unsteered(&mut self) {
         let mut found: BTreeMap<(IpAddr, &Obstacle), Vec<String>> = BTreeMap::new();
         for peer in &self.picture.peers {
@@ -224,7 +224,7 @@ impl Kernel {
         };
         self.status.unsteered = found.into_iter().map(status).collect();
         for unsteered in &self.status.unsteered {
-            // Without names: it is one thing, whoever comes and goes.
+            // Without names: it is one problem, whoever comes and goes.
             let UnsteeredStatus {
                 local, why, mend, ..
             } = unsteered;
@@ -234,8 +234,8 @@ impl Kernel {
         }
     }
 
-    /// Puts back what was found, but for endpoints that connections live by; returns whether there
-    /// are any of those.
+    /// Restores what was found, except endpoints that connections need; returns whether there are
+    /// any of those.
     pub fn put_back(&mut self) -> bool {
         self.routes.remove_all();
         self.endpoints.put_back_limits();
@@ -248,8 +248,8 @@ impl Kernel {
     }
 }
 
-/// A device of these links on which the kernel drops packets whose answer would take another one
-/// (strict reverse paths, RFC 3704): while there is a detour, also the probes of the link itself.
+/// A device of these links on which the kernel drops packets whose answer would take another device
+/// (strict reverse paths, RFC 3704): during a detour that includes the probes of the link itself.
 fn strict_device(links: &[IpAddr]) -> Option<String> {
     let setting = |device: &str| {
         let path = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");

@@ -1,16 +1,16 @@
 //! Steers the kernel's own Multipath TCP by the liveness of the links (`mptcp = true`).
 //!
-//! Every connection has a subflow on every link, and keeps it. While a link to a peer has failed,
-//! what is sent to the peer's address there takes another link, by a route, and TCP sends again what
-//! was lost. When the link is back the route is gone, and each subflow has its own link again. So
-//! no subflow is ever ended, which also serves plain TCP, and connections that have one subflow
-//! only. (Ending those on a failed link, and having new ones opened when it returns, is as quick;
-//! but Linux 6.18 then delivered wrong bytes at one return in six under bulk.)
+//! Every connection has a subflow on every link, and keeps it. While a link to a peer has failed, a
+//! route leads packets for the peer's address there over another link, and TCP retransmits the
+//! losses. When the link is back the route is removed, and each subflow has its own link again. So
+//! no subflow is ever ended, which also serves plain TCP, and connections with a single subflow.
+//! (Ending the subflows on a failed link, and opening new ones when it returns, is as quick; but
+//! Linux 6.18 then delivered wrong bytes at one return in six under bulk.)
 //!
-//! The daemon draws a [`Picture`] of its links and hands it to a process of its own, the
-//! [`keeper`](keep), which makes the kernel be as the [plan] says, and puts all back
-//! when the daemon is gone, also if it was killed. The keeper tells which peers have connections:
-//! the paths to those are watched as if they were under load.
+//! The daemon draws a [`Picture`] of its links and hands it to a separate process, the
+//! [`keeper`](keep), which makes the kernel follow the [plan], and restores everything when the
+//! daemon is gone, even if it was killed. The keeper reports which peers have connections: the paths
+//! to these are watched as if they were under load.
 
 mod endpoints;
 mod keeper;
@@ -38,19 +38,19 @@ pub use keeper::keep;
 pub use kernel::{MISSING, SWITCHED_OFF};
 pub use plan::{PathPicture, PeerPicture, Picture};
 
-/// How long the keeper has to put things back when the daemon stops.
+/// Time for the keeper to restore everything when the daemon stops.
 const PUTTING_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// What the keeper has seen and done; sent when it is another.
+/// The keeper's report; sent when it changes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// How many connections there are to each peer, by its name.
     pub connections: BTreeMap<String, usize>,
-    /// What the log should say.
+    /// Lines for the log.
     pub said: Vec<String>,
-    /// What `tabane status` tells.
+    /// For `tabane status`.
     pub status: MptcpStatus,
-    /// Why nothing is steered; it ends then.
+    /// Why nothing is steered; then it ends.
     pub failed: Option<String>,
 }
 
@@ -68,12 +68,12 @@ pub enum Loss {
 pub struct Steering {
     keeper: Child,
     stream: UnixStream,
-    /// What is being said, and what is to be said next.
+    /// The message being sent; next, the following one.
     outgoing: Vec<u8>,
     wanted: Option<Picture>,
     last: Picture,
     incoming: Vec<u8>,
-    /// What the keeper said last.
+    /// The keeper's last report.
     pub report: Report,
 }
 
@@ -91,7 +91,7 @@ impl Steering {
             .arg("keeper")
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null());
-        // What is sent to the daemon's group is not for it.
+        // Signals to the daemon's process group are not for it.
         keeper.process_group(0);
         Ok(Steering {
             keeper: keeper.spawn()?,
@@ -132,10 +132,10 @@ impl Steering {
         }
     }
 
-    /// Takes in what the keeper says. Returns what the log should say.
+    /// Takes in the keeper's reports. Returns lines for the log.
     ///
     /// # Errors
-    /// It is gone.
+    /// The keeper is gone.
     pub fn ready(&mut self, poller: &Poller) -> Result<Vec<String>, Loss> {
         let mut said = Vec::new();
         let mut buffer = [0; 4096];
@@ -172,8 +172,8 @@ impl Steering {
         self.report.connections.get(peer).is_some_and(|n| *n > 0)
     }
 
-    /// Has everything put back that can be, and waits for it. Returns the keeper, which may go on for the
-    /// connections that live by what is left.
+    /// Makes the keeper restore as much as possible, and waits for that. Returns the keeper, which
+    /// may go on for connections that need the rest.
     pub fn stop(mut self) -> Child {
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.stream.set_nonblocking(false);

@@ -1,21 +1,21 @@
-//! Why the kernel does not take a way that was made for it. Pure: what it says is an argument.
+//! Why the kernel does not take a way that was made. Pure: the kernel's answer is an argument.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use tabane_io::netlink::{Rule, RuleAction};
 
-/// What is in the way of steering.
+/// An obstacle to steering.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Obstacle {
     /// In words for people.
     pub why: String,
-    /// What would be right.
+    /// The remedy.
     pub mend: String,
 }
 
 impl Obstacle {
-    /// Somebody has a route to the same address, and knows better.
+    /// Another route to the same address, whose owner knows better.
     pub fn foreign_route() -> Obstacle {
         Obstacle {
             why: "a route of somebody else's leads to the peer's address alone".to_owned(),
@@ -31,7 +31,7 @@ impl Obstacle {
         }
     }
 
-    /// Somebody has a rule that no rule can be made before.
+    /// A foreign rule that no rule can precede.
     fn rule(rule: &Rule) -> Obstacle {
         Obstacle {
             why: format!("the rule `{rule}` comes before any that tabane can make"),
@@ -63,7 +63,7 @@ impl Obstacle {
     }
 }
 
-/// What is to be done about a way that was made and is not taken.
+/// What to do about a way that was made and is not taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Its route has gone meanwhile.
@@ -74,8 +74,8 @@ pub enum Verdict {
     Blocked(Obstacle),
 }
 
-/// Judges an answer of the kernel's: of which table the route is that it takes from an address of this
-/// node's to one of a peer's. `ours` is the table with those that were made.
+/// Judges the kernel's answer: the table of the route that it takes from an address of this node to
+/// one of a peer. `ours` is the table of the routes made here.
 pub fn judge(
     rules: &[Rule],
     ours: u32,
@@ -110,7 +110,7 @@ pub fn judge(
     }
 }
 
-/// Whether a rule may hold for what goes from here to there.
+/// Whether a rule may apply to packets from here to there.
 fn holds(rule: &Rule, own: IpAddr, to: IpAddr) -> bool {
     let has = |network: Option<(IpAddr, u8)>, ip| network.is_none_or(|n| contains(n, ip));
     has(rule.from, own) && has(rule.to, to)

@@ -1,5 +1,5 @@
-//! How the addresses of peers are to be reached, given the state of the links. Pure: no system
-//! calls, no clock.
+//! How to reach the addresses of peers, given the state of the links. Pure: no system calls, no
+//! clock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -31,11 +31,11 @@ pub struct PathPicture {
     pub own: IpAddr,
     /// The peer's.
     pub peer: IpAddr,
-    /// Whether it works; `None` if it was never tried, or nobody can tell.
+    /// Whether it works; `None` if that was never tried, or is unknown.
     pub works: Option<bool>,
 }
 
-/// How an address of a peer is to be reached.
+/// How to reach an address of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// As the network has it, from this node's address on the link.
@@ -45,8 +45,8 @@ pub enum Way {
     },
     /// By another link, since its own has failed.
     Detour {
-        /// This node's address on the failed link: what comes from it goes on doing so, and has
-        /// the link again as soon as it works.
+        /// This node's address on the failed link: packets from it keep it, and use the link again
+        /// as soon as it works.
         own: IpAddr,
         /// The peer's address on the other link.
         via: IpAddr,
@@ -64,8 +64,8 @@ impl Way {
     }
 }
 
-/// The ways to the peers that are known to be there, by the address they lead to. Where no path to a
-/// peer works nothing is known of any: perhaps it is the peer's daemon that is gone.
+/// The ways to peers that are known to be there, by address. If no path to a peer works, nothing is
+/// known about any: perhaps only the peer's daemon is gone.
 pub fn ways(picture: &Picture) -> BTreeMap<IpAddr, Way> {
     let mut ways = BTreeMap::new();
     for peer in &picture.peers {
@@ -97,8 +97,8 @@ mod tests {
         [10, 77, link, node].into()
     }
 
-    /// This node is 1, the peer 2; a letter for each path: Works, Failed, ? unknown. What comes out
-    /// is the link that leads to each of the peer's addresses.
+    /// This node is 1, the peer 2; one letter for each path: Works, Failed, ? unknown. Returns the
+    /// link that leads to each of the peer's addresses.
     fn links(lives: &str) -> Vec<Option<u8>> {
         let path = |(link, life): (usize, char)| PathPicture {
             own: ip(link as u8, 1),

@@ -1,8 +1,8 @@
-//! The routes to peers, and what else of the host's routing they need: addresses that are kept, and a
-//! rule where those of others lead past them.
+//! The routes to peers, and the addresses and the rule that they need: addresses that are kept, and a rule
+//! where others' rules lead past the routes.
 //!
-//! Whether a route is taken the kernel says: it is asked after each is made, and when anything of its
-//! routing has changed.
+//! The kernel says whether it takes a route: it is asked after each is made, and after every change of its
+//! routing.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,12 +20,11 @@ use super::kernel::Log;
 use super::obstacle::{Obstacle, Verdict, judge};
 use super::plan::Way;
 
-/// What TCP waits at least before it sends again what is not acknowledged, on the way to a peer: a
-/// failure is known after about as long, and what was lost with it is sent again on the detour. (It
-/// is 200 ms otherwise, a guard against acknowledgements that are delayed; the peer's kernel delays
-/// them less, since its route back says the same.)
+/// The minimum retransmission timeout of TCP on the way to a peer: a failure is noticed in about this time,
+/// and losses are then retransmitted on the detour. (The default is 200 ms, a guard against delayed
+/// acknowledgements; the peer's kernel delays them less, since its route back has the same minimum.)
 const LEAST_TIMEOUT: Duration = Duration::from_millis(20);
-/// The table that a rule made here leads to, with all routes made here and nothing else.
+/// The table for a rule made here, with all routes made here and nothing else.
 const TABLE: u32 = 7577;
 /// How many rules of others there may be, one behind the other, that a step gets ahead of.
 const AHEAD_MAX: usize = 4;
@@ -38,16 +37,16 @@ pub struct Routes {
     monitor: RoutingMonitor,
     /// The routes made here, by the address they lead to.
     made: BTreeMap<IpAddr, Made>,
-    /// Addresses of this node's that no device has, and that are kept for what lives by them.
+    /// Addresses of this node that no device has any more, and that are kept for existing connections.
     kept: BTreeSet<IpAddr>,
-    /// What keeps addresses of peers from being steered to.
+    /// Why addresses of peers cannot be steered to.
     pub obstacles: BTreeMap<IpAddr, Obstacle>,
 }
 
 /// A route made here.
 struct Made {
     way: Way,
-    /// What the network's route says beside the way, and its device, as far as they are known.
+    /// Other attributes of the network's route, and its device, as far as they are known.
     metrics: Vec<(u16, Vec<u8>)>,
     device: Option<u32>,
     /// The kernel was asked whether it takes it.
@@ -55,7 +54,7 @@ struct Made {
 }
 
 impl Routes {
-    /// Removes, too, what one that was killed has left.
+    /// Also removes what a killed predecessor has left.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -69,7 +68,7 @@ impl Routes {
             kept: BTreeSet::new(),
             obstacles: BTreeMap::new(),
         };
-        // Whether they can be told.
+        // Tests whether they can be listed.
         routes.routes.list()?;
         routes.remove_all();
         Ok(routes)
@@ -95,7 +94,7 @@ impl Routes {
         })
     }
 
-    /// Has the kernel take these ways, as far as it can be had.
+    /// Makes the kernel take these ways, as far as possible.
     pub fn set(&mut self, ways: &BTreeMap<IpAddr, Way>, log: &mut Log) {
         self.obstacles.retain(|to, _| ways.contains_key(to));
         self.make(ways, log);
@@ -107,7 +106,7 @@ impl Routes {
         }
     }
 
-    /// Has the kernel asked anew about all ways, if anything of its routing has changed.
+    /// Asks the kernel anew about all ways if anything of its routing has changed.
     pub fn doubt(&mut self) {
         if self.monitor.has_changed() {
             let all = self.made.values_mut();
@@ -115,8 +114,8 @@ impl Routes {
         }
     }
 
-    /// Asks the kernel whether it takes what was made. Returns whether it was made way by a rule, so that
-    /// all is to be made anew.
+    /// Asks the kernel whether it takes the ways. Returns whether a rule was added, so that everything must be
+    /// made anew.
     fn ask(&mut self, log: &mut Log) -> bool {
         let mut rules: BTreeMap<bool, Vec<Rule>> = BTreeMap::new();
         let mut ahead_of: BTreeMap<bool, (IpAddr, Rule)> = BTreeMap::new();
@@ -176,7 +175,7 @@ impl Routes {
         is_ahead
     }
 
-    /// Has a table with the routes made here, and nothing else, asked just before a rule.
+    /// Adds a rule for the table of the routes made here, just before another rule.
     fn get_ahead(&mut self, is_ipv4: bool, rule: &Rule) -> io::Result<()> {
         self.rules.remove_ours(is_ipv4);
         let priority = rule.priority.saturating_sub(1);
@@ -189,8 +188,8 @@ impl Routes {
     }
 
     /// Keeps the addresses of failed links that no device has any more (removed, or gone with the device)
-    /// while there is a detour from them. Without its address a subflow can neither send nor receive,
-    /// wherever a route leads, and what it has not delivered holds up the whole connection.
+    /// while there is a detour from them. Without its address a subflow can neither send nor receive, whatever
+    /// the route, and its undelivered data holds up the whole connection.
     fn keep_addresses(&mut self, ways: &BTreeMap<IpAddr, Way>, log: &mut Log) {
         let own = ways.values().filter_map(|way| match way {
             Way::Detour { own, .. } => Some(*own),
@@ -248,7 +247,7 @@ impl Routes {
                     self.made.insert(*to, made);
                 }
                 Err(error) => {
-                    // What was there before a detour is there yet.
+                    // Anything from before a detour is still there.
                     if !is_there || matches!(way, Way::Direct { .. }) {
                         self.made.remove(to);
                     }
@@ -257,8 +256,8 @@ impl Routes {
                 }
             }
         }
-        // With its carrier a device loses its neighbours. What was sent before there was a detour waits for an
-        // answer of them, three seconds, and TCP sends nothing again that is still in a queue of its host.
+        // A device without carrier loses its neighbours. Packets from before the detour wait three seconds for
+        // their answer, and TCP retransmits nothing that is still in a queue of its host.
         for device in left_devices {
             // The kernel gives up by itself, later.
             let _ = self.neighbours.forget_unresolved(device);
@@ -309,8 +308,8 @@ impl Routes {
         })
     }
 
-    /// Has the network's own route, and TCP send again sooner there. That route is looked up now that the link
-    /// works: before it may have been another, or of a device that is gone.
+    /// Uses the network's own route, with TCP's shorter retransmission timeout. The route is looked up now that the
+    /// link works: before, it may have been another, or of a device that is gone.
     fn set_direct(&mut self, to: IpAddr, own: IpAddr, is_there: bool) -> io::Result<Made> {
         if is_there {
             // It may have gone meanwhile.

@@ -1,17 +1,17 @@
-//! What changed from one report to the next, in words.
+//! Changes from one report to the next, in words.
 
 use std::collections::HashMap;
 
 use crate::status::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
 
-/// What a state is to the eye.
+/// How a state should look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// As it should be.
     Good,
     /// May become either.
     Uncertain,
-    /// Something is to be done.
+    /// Needs action.
     Bad,
 }
 
@@ -20,7 +20,7 @@ pub enum Mood {
 pub struct Change {
     /// When, milliseconds since 1970-01-01 UTC.
     pub unix_ms: u64,
-    /// What.
+    /// The change.
     pub text: String,
     /// Good or bad news.
     pub mood: Mood,
@@ -46,7 +46,7 @@ pub fn path_state(state: PathState) -> (&'static str, Mood) {
     }
 }
 
-/// What happened between two reports, as of `now_ms`.
+/// The changes between two reports, as of `now_ms`.
 pub fn between(old: &StatusReport, new: &StatusReport, now_ms: u64) -> Vec<Change> {
     if old.node.started_unix_ms != new.node.started_unix_ms {
         return vec![Change {

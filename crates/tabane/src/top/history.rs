@@ -1,4 +1,4 @@
-//! What was carried lately, as samples for a graph.
+//! Recent traffic, as samples for a graph.
 
 use std::collections::VecDeque;
 
@@ -121,7 +121,7 @@ mod tests {
         let busy = series(0..1000);
         assert_eq!(busy.samples.len(), SAMPLES_MAX);
         assert_eq!((busy.last(), busy.max()), (999.0, 999.0));
-        // What came before the first traffic was nothing.
+        // Samples before the first traffic are zero.
         let late = series(std::iter::repeat_n(0, 500).chain([5]));
         assert_eq!(late.columns(SAMPLES_MAX)[SAMPLES_MAX - 2..], [0.0, 5.0]);
     }

@@ -1,13 +1,13 @@
-//! What a key means.
+//! The meaning of keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What the user wants.
+/// The user's wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Select another peer, so many further down (or up).
+    /// Select another peer, this many further down (or up).
     Move(isize),
-    /// Select another peer, so many pages further down (or up).
+    /// Select another peer, this many pages further down (or up).
     Page(isize),
     /// Select the first peer.
     First,
@@ -27,7 +27,7 @@ pub enum Action {
     Redraw,
 }
 
-/// What a key means, if anything.
+/// The meaning of a key, if it has one.
 pub fn action(key: KeyEvent) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;

@@ -1,7 +1,7 @@
-//! `tabane top`: peers, paths and what they carry, live, in a terminal.
+//! `tabane top`: peers, paths and their traffic, live, in a terminal.
 //!
-//! `model` knows what was told and what is selected, `keys` what a key means,
-//! `view` draws a model, `terminal` has the terminal and the threads.
+//! `model` holds the data and the selection, `keys` the meaning of keys, `view` draws a
+//! model, `terminal` has the terminal and the threads.
 
 mod changes;
 mod history;

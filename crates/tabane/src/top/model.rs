@@ -1,5 +1,5 @@
-//! What `tabane top` knows: the last report, what was carried lately, what
-//! changed, and what is selected. Pure: time is an argument.
+//! The state of `tabane top`: the last report, recent traffic, changes, and the
+//! selection. Pure: time is an argument.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -22,7 +22,7 @@ pub struct Stamp {
     pub unix_ms: u64,
 }
 
-/// By what the peers are sorted.
+/// Sort key of the peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
     /// As in the cluster file.
@@ -67,7 +67,7 @@ impl Sort {
     }
 }
 
-/// What was carried to and from one peer lately.
+/// Recent traffic to and from one peer.
 #[derive(Debug, Clone, Default)]
 pub struct PeerHistory {
     /// On all paths together.
@@ -103,15 +103,15 @@ pub struct Trouble {
 /// All of it.
 #[derive(Debug)]
 pub struct Model {
-    /// What the daemon told last.
+    /// The last report.
     pub report: Option<StatusReport>,
     /// When that was.
     pub told: Option<Stamp>,
-    /// Why it tells nothing now.
+    /// Why there is no report now.
     pub trouble: Option<Trouble>,
-    /// What changed, the newest last.
+    /// Changes, the newest last.
     pub changes: VecDeque<Change>,
-    /// By what the peers are sorted.
+    /// Sort key of the peers.
     pub sort: Sort,
     /// The other way round.
     pub is_reversed: bool,
@@ -191,8 +191,8 @@ impl Model {
         }
     }
 
-    /// Rates over the time since the last report. Where there is none to
-    /// compare with, those the daemon tells, which are of its last second.
+    /// Rates since the last report. If there is none, the daemon's own rates for its
+    /// last second.
     fn take_rates(&mut self, stamp: Stamp, report: &StatusReport) {
         let is_same_daemon = self.report.as_ref().is_some_and(|old| {
             (&old.node.name, old.node.started_unix_ms)
@@ -247,8 +247,8 @@ impl Model {
         }
     }
 
-    /// Does what a key asks for, but for leaving; `page` is how many peers are
-    /// shown at once.
+    /// Performs a key's action, except leaving; `page` is the number of peers on the
+    /// screen.
     pub fn act(&mut self, action: Action, page: usize) {
         let place = self.selected_place().unwrap_or(0);
         let page = isize::try_from(page).unwrap_or(isize::MAX).max(1);
@@ -306,17 +306,18 @@ impl Model {
         self.peer_at(self.selected_place()?)
     }
 
-    /// What was carried to and from a peer lately.
+    /// Recent traffic to and from a peer.
     pub fn history(&self, peer: &str) -> Option<&PeerHistory> {
         self.history.get(peer)
     }
 
-    /// What this node carries outside and from there now as the gateway, in bits per second; `None`: not known yet.
+    /// This node's current traffic to and from outside as the gateway, in bits per
+    /// second; `None`: not known yet.
     pub const fn outside(&self) -> Option<(f64, f64)> {
         self.outside
     }
 
-    /// What is carried now, to and from all peers, in bits per second.
+    /// Current traffic to and from all peers, in bits per second.
     pub fn totals(&self) -> (f64, f64) {
         let all = self.history.values().map(|peer| &peer.all);
         all.fold((0.0, 0.0), |(out, back), traffic| {
@@ -325,7 +326,7 @@ impl Model {
     }
 }
 
-/// What this node has sent outside and received from there as a gateway.
+/// Bytes that this node has sent outside and received from there as a gateway.
 fn outside_bytes(report: &StatusReport) -> (u64, u64) {
     let gateway = report.node.gateway.as_ref();
     gateway.map_or((0, 0), |gateway| (gateway.tx_bytes, gateway.rx_bytes))

@@ -1,4 +1,4 @@
-//! What is seen of the cluster's outside address: who serves, what is carried, and which ports are busiest.
+//! The cluster's outside address in `tabane top`: who serves, the traffic, and the busiest ports.
 
 use super::changes::Mood;
 use super::model::Model;
@@ -14,7 +14,8 @@ pub fn count(report: &StatusReport) -> usize {
     gateway.map_or(0, |gateway| 1 + usize::from(!busiest(gateway).is_empty()))
 }
 
-/// A line of who serves, and one of the ports that carry most connections, if any do; as wide as that.
+/// A line about the serving gateway, and one with the ports that have most connections, if any; of this
+/// width.
 pub fn lines(model: &Model, report: &StatusReport, width: usize) -> Vec<(String, Mood)> {
     let Some(gateway) = &report.node.gateway else {
         return Vec::new();

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::changes::Mood;
 use crate::status::{Colours, metric};
 
-/// What the terminal can show.
+/// The terminal's capabilities.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     /// Colours, or only bold and reversed.
@@ -44,7 +44,7 @@ impl Look {
         }
     }
 
-    /// Bars of `values` of up to `max`, in so many rows, the uppermost first.
+    /// Bars for `values` up to `max`, in this many rows, the top row first.
     pub fn bars(self, values: &[f64], max: f64, rows: usize) -> Vec<String> {
         const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const ASCII: [char; 9] = [' ', '.', '.', ':', ':', '|', '|', '#', '#'];
@@ -52,7 +52,7 @@ impl Look {
         let eighths = |value: &f64| {
             let full = rows as f64 * 8.0;
             let height = (value / max * full).clamp(0.0, full);
-            // Whatever is carried is seen.
+            // Any traffic is visible.
             if *value > 0.0 {
                 (height as usize).max(1)
             } else {
@@ -68,12 +68,12 @@ impl Look {
     }
 }
 
-/// What a line of the table shows.
+/// Content of a line of the table.
 #[derive(Debug, Default)]
 pub struct Cells {
     /// Peer, or link and address.
     pub label: String,
-    /// A word for the state, and what it means.
+    /// A word for the state, and how it should look.
     pub state: Option<(&'static str, Mood)>,
     /// Working and possible paths.
     pub links: String,
@@ -157,7 +157,7 @@ impl Columns {
     }
 }
 
-/// At most so many characters; shows that something is missing.
+/// Cuts to at most this many characters, with a mark if something is missing.
 pub fn shorten(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();

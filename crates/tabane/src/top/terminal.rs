@@ -1,5 +1,5 @@
-//! The terminal, and the threads that wait for keys, the daemon and signals.
-//! Whatever ends the program, the terminal is as it was before.
+//! The terminal, and the threads that wait for keys, the daemon and signals. However
+//! the program ends, the terminal is restored.
 
 use std::any::Any;
 use std::io::{self, BufWriter, Stdout};
@@ -25,11 +25,11 @@ use crate::status::{self, StatusReport};
 /// News that wait while the terminal is slow.
 const NEWS_MAX: usize = 16;
 
-/// What the program waits for.
+/// The program's events.
 enum News {
     /// A key, or another size of the terminal.
     Input(Event),
-    /// What the daemon said, or why it said nothing.
+    /// The daemon's report, or why there is none.
     Told(Box<Result<StatusReport, String>>),
     /// A signal, or the terminal is gone.
     End,
@@ -66,8 +66,8 @@ fn start(
     let named = thread::Builder::new().name(name.to_owned());
     named.spawn(move || {
         let ended = catch_unwind(AssertUnwindSafe(|| body(&sender)));
-        // Without this thread the program is of no use. If nobody hears it,
-        // the program has ended.
+        // Without this thread the program is useless. If nobody receives this, the
+        // program has ended.
         let _ = sender.send(ended.map_or_else(News::Panic, |()| News::End));
     })?;
     Ok(())

@@ -33,7 +33,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of a screen of so many lines. What matters less goes first when it is small.
+    /// For a screen with this many lines. On small screens the less important parts are
+    /// left out.
     pub fn of(model: &Model, height: usize) -> Layout {
         // One line of titles, one of help.
         let room = height.saturating_sub(head_lines(model) + 2);
@@ -161,7 +162,7 @@ impl Page {
         }
     }
 
-    /// How many peers are in which state.
+    /// Number of peers in each state.
     fn summary(&self, report: &StatusReport) -> Vec<Span<'static>> {
         let count = |holds: &dyn Fn(&PeerStatus) -> bool| {
             report.peers.iter().filter(|peer| holds(peer)).count()
@@ -382,7 +383,7 @@ fn redundancy(peer: &PeerStatus) -> &'static str {
     }
 }
 
-/// What the peer grants on a path, if that is what limits it.
+/// The peer's grant on a path, if that limits it.
 fn granted(path: &PathStatus) -> Option<String> {
     let granted = path.granted_mbps.filter(|_| path.is_limited_by_grant())?;
     Some(metric(granted * 1e6))
@@ -402,7 +403,7 @@ fn why(why: Option<&str>) -> String {
     why.map_or(String::new(), |why| format!(" ({})", clean(why)))
 }
 
-/// What the full height of a graph stands for: the same for all that are compared.
+/// The value of a graph's full height: the same for all graphs that are compared.
 fn scale<'a>(of: impl Iterator<Item = &'a Traffic>) -> f64 {
     of.map(Traffic::max).fold(SCALE_MIN_BITS, f64::max)
 }

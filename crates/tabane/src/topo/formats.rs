@@ -54,12 +54,12 @@ pub fn dot(topology: &Topology) -> String {
     text
 }
 
-/// A `topology.conf` of Slurm (topology/tree), of the first network. A switch of Slurm's has either nodes or switches
-/// below it, so one that has both is two there, the upper one with `-up` behind its name; and there is one tree, so parts of which it is not
-/// known how they hang together hang below a switch `unknown`, as do nodes that are on no switch.
+/// A `topology.conf` of Slurm (topology/tree), of the first network. In Slurm a switch has either nodes or switches below it, so
+/// one that has both is written as two, the upper one with `-up` behind its name. Slurm wants one tree, so separate parts and
+/// nodes without a known switch are put below a switch `unknown`.
 ///
 /// # Errors
-/// Nothing is known of any network.
+/// No network is known.
 pub fn slurm(topology: &Topology) -> Result<String, String> {
     let is_known = |network: &&Network| !network.switches.is_empty();
     let network = topology.networks.iter().find(is_known);
@@ -84,7 +84,7 @@ pub fn slurm(topology: &Topology) -> Result<String, String> {
     Ok(text)
 }
 
-/// Lists a switch behind those below it; returns what the one above is to name.
+/// Lists a switch after those below it; returns the name for the switch above.
 fn slurm_switch(network: &Network, branch: &Branch, text: &mut String) -> String {
     let switch = &network.switches[branch.switch];
     let mut below: Vec<String> = branch

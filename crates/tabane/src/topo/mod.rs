@@ -1,4 +1,4 @@
-//! `tabane topo`: which nodes share a switch, and how the switches hang together, as it was measured.
+//! `tabane topo`: which nodes share a switch, and how the switches are connected, as measured.
 //!
 //! A daemon makes the survey (`crates/tabane/src/daemon/survey/`); this asks for it and prints it.
 
@@ -42,7 +42,7 @@ pub struct TopoArgs {
     pub slurm: bool,
 }
 
-/// Prints what is known; returns the exit code.
+/// Prints the known topology; returns the exit code.
 pub fn run(args: &TopoArgs) -> u8 {
     let report = match args.measure {
         true => measure(),
@@ -87,7 +87,7 @@ fn shown(args: &TopoArgs, topology: &Topology) -> Result<String, String> {
     Ok(show::table(topology, unix_ms()))
 }
 
-/// Has the daemon measure, or waits for the survey that is under way; returns what it tells then.
+/// Makes the daemon measure, or waits for the survey under way; returns the report.
 fn measure() -> Result<TopoReport, AskError> {
     let ask = |measures| ask_here(|sockets| ask_topo(sockets, measures));
     let before = ask(true)?.finished;

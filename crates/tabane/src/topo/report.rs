@@ -1,4 +1,4 @@
-//! What a survey found out, as `tabane topo --json` prints it and `tabane place` reads it.
+//! The result of a survey, as `tabane topo --json` prints it and `tabane place` reads it.
 
 use serde::{Deserialize, Serialize};
 use tabane_proto::topology;
@@ -24,18 +24,18 @@ pub struct Network {
     pub link: u8,
     /// Those with nodes first.
     pub switches: Vec<Switch>,
-    /// What joins them.
+    /// The connections between them.
     pub trunks: Vec<Trunk>,
-    /// What could not be told apart: names of nodes, or of switches.
+    /// What could not be distinguished: names of nodes, or of switches.
     pub ambiguous: Vec<Vec<String>>,
-    /// The same, with what is known of each.
+    /// The same, in detail.
     pub doubts: Vec<Ambiguity>,
 }
 
 /// One switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Switch {
-    /// What it is called as long as most of its nodes stay.
+    /// Its name, which stays as long as most of its nodes do.
     pub id: String,
     /// The nodes on it, in the order of the cluster file; none on one that only joins others.
     pub nodes: Vec<String>,
@@ -48,8 +48,8 @@ pub struct Switch {
 pub struct Trunk {
     /// The switches.
     pub between: (String, String),
-    /// What it carries, in Mb/s; none if that is not known: it carries more than two links, or no two pairs of nodes have it and
-    /// nothing else in common.
+    /// Its rate, in Mb/s; `None` if that is not known: it carries more than two links, or no two pairs of nodes have this
+    /// trunk alone in common.
     pub mbps: Option<u32>,
     /// One more than the switches on it.
     pub hops: u32,
@@ -57,12 +57,12 @@ pub struct Trunk {
     pub confidence: f64,
 }
 
-/// Nodes of which it is not known where they are; or, without nodes, switches of which it is not sure how they hang together.
+/// Nodes whose place is not known; or, without nodes, switches whose connections are not certain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ambiguity {
     /// The nodes.
     pub nodes: Vec<String>,
-    /// Where they may be; nothing if that is not known either, as of nodes that are not there.
+    /// Where they may be; empty if that is not known either, as for nodes that are not there.
     pub switches: Vec<String>,
 }
 
@@ -76,16 +76,16 @@ impl Ambiguity {
     }
 }
 
-/// What a daemon tells of its surveys.
+/// A daemon's report on its surveys.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TopoReport {
     /// One is under way.
     pub running: bool,
     /// So many have ended since the daemon began.
     pub finished: u64,
-    /// Why the last one came to nothing, if it did.
+    /// Why the last one yielded nothing, if so.
     pub trouble: Option<String>,
-    /// What the last one that came to something found out.
+    /// The result of the last one that yielded anything.
     pub topology: Option<Topology>,
 }
 
@@ -94,7 +94,7 @@ fn rounded(confidence: f32) -> f64 {
     (f64::from(confidence.clamp(0.0, 1.0)) * 1e3).round() / 1e3
 }
 
-/// What a switch of this number is called.
+/// The name of the switch with this number.
 pub fn name_of(id: u32) -> String {
     format!("s{id}")
 }
@@ -143,7 +143,7 @@ impl Network {
         }
     }
 
-    /// What joins two switches, in either order.
+    /// The trunk between two switches, in either order.
     pub fn trunk(&self, one: usize, other: usize) -> Option<&Trunk> {
         let ids = [one, other].map(|at| self.switches.get(at).map(|s| s.id.as_str()));
         let joins = |t: &&Trunk| {
@@ -159,7 +159,7 @@ impl Network {
         let switches = self.switches.iter().filter_map(|switch| {
             let mut nodes: Vec<usize> = switch.nodes.iter().filter_map(number).collect();
             nodes.sort_unstable();
-            // One whose nodes are all gone is no switch that only joins others.
+            // A switch whose nodes are all gone is not one that only connects others.
             let is_known = switch.nodes.is_empty() || !nodes.is_empty();
             Some(topology::Switch {
                 id: switch.number().filter(|_| is_known)?,

@@ -21,7 +21,7 @@ pub fn table(topology: &Topology, now_unix_ms: u64) -> String {
             let _ = match (nodes.is_empty(), &ambiguity.switches[..]) {
                 (true, switches) => writeln!(
                     text,
-                    "  not sure: how {} hang together",
+                    "  not sure: how {} are connected",
                     switches.join(", ")
                 ),
                 (false, []) => writeln!(text, "  not known: where {nodes} is"),
@@ -110,7 +110,7 @@ pub fn svg(topology: &Topology) -> String {
 
 struct Drawing {
     text: String,
-    /// Where the next line goes.
+    /// Position of the next line.
     y: f64,
     width: f64,
 }
@@ -128,7 +128,8 @@ impl Drawing {
         self.y += LINE;
     }
 
-    /// Draws a switch, its nodes, and what is below it; returns the height of its box's middle.
+    /// Draws a switch, its nodes, and everything below it; returns the height of its box's
+    /// middle.
     fn draw(&mut self, network: &Network, branch: &Branch, x: f64) -> f64 {
         let switch = &network.switches[branch.switch];
         let middle = self.y;

@@ -1,10 +1,10 @@
-//! A network as a tree with a root, for those who draw or list it from the top.
+//! A network as a rooted tree, for drawing and listing.
 
 use std::collections::BTreeMap;
 
 use super::report::Network;
 
-/// A switch, by its place in the network's list, and what is below it.
+/// A switch, by its index in the network's list, and the switches below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Branch {
     /// The switch.
@@ -13,8 +13,8 @@ pub struct Branch {
     pub below: Vec<(Branch, u32)>,
 }
 
-/// The trees of a network (one, if everything hangs together), each from the switch in its middle: the one whose farthest
-/// other one is nearest. Of two, the one without nodes, then the one that joins more.
+/// The trees of a network (one, if it is connected), each from its central switch: the one with the smallest distance to
+/// its farthest switch. Of two, the one without nodes, then the one with more trunks.
 pub fn trees(network: &Network) -> Vec<Branch> {
     let count = network.switches.len();
     let places: BTreeMap<&str, usize> = network

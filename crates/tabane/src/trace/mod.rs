@@ -1,4 +1,4 @@
-//! `tabane trace`: what the daemon does for a peer and why, as a qlog, and a picture of one.
+//! `tabane trace`: records what the daemon does for a peer and why, as a qlog, and draws one.
 
 mod picture;
 mod read;
@@ -25,7 +25,7 @@ pub struct TraceArgs {
     /// The peer, by its name in the cluster file
     #[arg(required_unless_present = "draw")]
     pub peer: Option<String>,
-    /// End after so many seconds; if not given, with Ctrl-C
+    /// End after this many seconds; if not given, with Ctrl-C
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub seconds: Option<u64>,
     /// The file to write, such as n1.sqlog; if not given, standard output
@@ -73,7 +73,7 @@ pub fn run(args: &TraceArgs) -> u8 {
     }
 }
 
-/// Where to write, and what that is called.
+/// Opens the output; returns its name as well.
 fn open(output: Option<&Path>) -> Result<(String, Box<dyn Write>), String> {
     let Some(path) = output else {
         return Ok(("standard output".to_owned(), Box::new(io::stdout())));
@@ -98,7 +98,8 @@ enum Trouble {
     Daemon(io::Error),
 }
 
-/// Writes whole records only: a file lacks nothing but its end whenever this process is ended.
+/// Writes whole records only: whenever this process is killed, the file is valid up to its
+/// end.
 fn record(
     mut records: BufReader<UnixStream>,
     until: Option<Instant>,

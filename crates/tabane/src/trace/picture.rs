@@ -17,14 +17,14 @@ const GAP: f64 = 34.0;
 const BAR: f64 = 40.0;
 /// Height of one reason's row.
 const ROW: f64 = 16.0;
-/// A curve has a point for each so many pixels.
+/// Pixels for each point of a curve.
 const PIXELS_EACH: f64 = 3.0;
-/// The picture is so much longer than what happens in it.
+/// The picture's time axis is this much longer than the trace.
 const END_AFTER: f64 = 1.05;
 /// Each path's colour.
 const COLOURS: [&str; 7] = ["enc", "mptcp", "tcp", "rr", "run", "lib", "plain"];
 
-/// Where times are.
+/// Maps times to positions.
 #[derive(Clone, Copy)]
 struct Axis {
     ends_ms: f64,
@@ -50,7 +50,7 @@ impl Axis {
         LEFT + (bin as f64 + 0.5) * PIXELS_EACH
     }
 
-    /// The mean of what is in each bin; `None` where nothing is.
+    /// The mean of the values in each bin; `None` where there are none.
     fn means(self, of: impl Iterator<Item = (f64, f64)>) -> Vec<Option<f64>> {
         let mut sums = vec![(0.0, 0_u32); self.bins()];
         for (at, value) in of {

@@ -1,4 +1,4 @@
-//! Reads a qlog as `tabane trace` and `sim` write it: what a picture needs of it.
+//! Reads a qlog of `tabane trace` or `sim`, as far as a picture needs it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tabane_qlog::FILE_SCHEMA;
 /// A record begins with this (RFC 7464).
 const RECORD_BEGINS: char = '\u{1e}';
 
-/// What happened on a path, in the order of time; times in milliseconds.
+/// Events of a path, in the order of time; times in milliseconds.
 #[derive(Debug, Default)]
 pub struct PathTrace {
     /// When a packet was sent, and its length in bytes.
@@ -27,10 +27,10 @@ pub struct PathTrace {
     pub lost: Vec<f64>,
 }
 
-/// What one end tells of one bundle.
+/// One end's events of one bundle.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// What was traced.
+    /// The title of the trace.
     pub title: String,
     /// Its paths, by their numbers.
     pub paths: BTreeMap<String, PathTrace>,
@@ -38,12 +38,12 @@ pub struct Trace {
     pub ends_ms: f64,
 }
 
-/// Reads a file. Of one in which several ends tell, that of which most packets were sent is taken.
+/// Reads a file. If it has several ends, takes the one that sent most packets.
 ///
 /// # Errors
-/// Why it is none that can be read.
+/// Why it cannot be read.
 pub fn read(text: &str) -> Result<Trace, String> {
-    // A record that was cut, since whoever wrote it was ended, is passed over.
+    // An incomplete record at the end, of a writer that was killed, is ignored.
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
     let mut records = whole
         .split(RECORD_BEGINS)

@@ -1,4 +1,4 @@
-//! Which frames belong together: those of one flow stay in order.
+//! Flows of frames: frames of one flow stay in order.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use tabane_proto::Time;
 
 use super::frame::{Ethernet, FlowKey, Packet, bytes_at};
 
-/// A number is given to another flow when its own has sent nothing for so long: then what
-/// it sent has arrived, or is given up.
+/// A number goes to another flow when its own has been idle for this long: then its frames have
+/// arrived, or were given up.
 const IDLE: Duration = Duration::from_secs(1);
 /// Numbers that one flow may get, as in the queues of CAKE (Høiland-Jørgensen, Täht and
 /// Morton, "Piece of CAKE", IEEE LANMAN 2018), which has 8: with 16, and 100 flows in use, one
@@ -16,9 +16,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const WAYS: usize = 16;
 const SETS: usize = 256 / WAYS;
 
-/// The flow numbers of what goes to one peer: different for flows that are in use at once, as
-/// far as there are enough. By a hash alone, a ping and one of four streams would share a
-/// queue, and the ping wait for all of the stream, once in 64 times.
+/// The flow numbers for one peer: distinct for flows in use at the same time, as far as there
+/// are enough. By a hash alone, once in 64 times a ping would share a queue with one of four
+/// streams, and wait for all of it.
 #[derive(Clone, Debug, Default)]
 pub struct FlowNumbers {
     /// Made when the first frame comes.
@@ -35,10 +35,10 @@ struct Set {
 }
 
 impl FlowNumbers {
-    /// The number of the flow with this hash ([`flow_hash`]), of which a frame is sent now.
+    /// The number for the flow with this hash ([`flow_hash`]), which sends a frame now.
     ///
     /// It stays the same while the flow is in use. Flows that rest for a second may get another;
-    /// if all are in use, two share one.
+    /// if all numbers are in use, two flows share one.
     pub fn number(&mut self, now: Time, hash: u64) -> u8 {
         self.sets.resize_with(SETS, Set::default);
         let set_index = hash as usize % SETS;
@@ -59,19 +59,18 @@ impl Set {
             self.hashes[oldest] = hash;
             return oldest;
         }
-        // The same one for every frame of this flow.
+        // The same for every frame of this flow.
         (hash >> 32) as usize % WAYS
     }
 }
 
-/// The flow of a frame from the virtual NIC (with its `virtio_net_hdr`), as a
-/// hash that is the same for all frames of one flow, and different for different
-/// ones but for one pair in 2^64.
+/// The flow of a frame from the virtual NIC (with its `virtio_net_hdr`), as a hash: the same for
+/// all frames of a flow, and different for different flows except one pair in 2^64.
 ///
-/// A flow is: IP addresses, protocol, and ports if there are any; for fragments
-/// without the ports, which only the first of them has; for what is not IP the
-/// MAC addresses and the ethertype. The two directions of a connection are two
-/// flows. Any bytes have a flow; nothing allocates.
+/// A flow is given by IP addresses, protocol, and ports if there are any; for fragments without
+/// the ports, which only the first one has; for frames without IP by the MAC addresses and the
+/// ethertype. The two directions of a connection are two flows. Any bytes have a flow; nothing
+/// allocates.
 pub fn flow_hash(frame: &[u8]) -> u64 {
     let Some(ethernet) = Ethernet::parse(frame) else {
         return 0;
@@ -92,8 +91,8 @@ pub fn flow_hash(frame: &[u8]) -> u64 {
     hash.finish()
 }
 
-/// A multiply-and-fold hash, as in FxHash and wyhash; good enough to spread, and
-/// no defence: who can choose the ports of his flows may as well use one flow.
+/// A multiply-and-fold hash, as in FxHash and wyhash: spreads well enough, and is no defence:
+/// whoever can choose the ports of his flows may as well use one flow.
 struct Mix(u64);
 
 impl Mix {

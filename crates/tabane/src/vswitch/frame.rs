@@ -1,5 +1,5 @@
-//! Where things are in a frame of the virtual NIC. The only place here that
-//! knows offsets of Ethernet, IP and their neighbour protocols.
+//! The layout of frames of the virtual NIC. The only place here that knows offsets of Ethernet, IP
+//! and their neighbour protocols.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -36,7 +36,7 @@ pub(super) struct Ethernet<'a> {
     pub(super) source: Mac,
     /// Of the payload, behind any tags; never that of a tag.
     pub(super) ethertype: u16,
-    /// Has it a VLAN tag? Then it is not of the network of the vnic addresses.
+    /// Whether it has a VLAN tag. Then it does not belong to the network of the vnic addresses.
     pub(super) tagged: bool,
     /// Length of the Ethernet header, tags included.
     pub(super) header_bytes: usize,
@@ -122,7 +122,7 @@ impl Arp {
         Self::frame(self.sender_mac, [0, 2], (mac, self.target), to)
     }
 
-    /// The whole frame with which `sender` asks everybody who has `target`.
+    /// The frame with which `sender` asks everybody who has `target`.
     pub(crate) fn request_frame(sender: (Mac, Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
         const BROADCAST: Mac = [0xff; 6];
         Self::frame(BROADCAST, [0, 1], sender, (Mac::default(), target))
@@ -151,7 +151,7 @@ pub(crate) struct Neighbour {
     pub(crate) kind: NeighbourKind,
     /// The IPv6 source; unspecified for duplicate address detection.
     pub(crate) source: Ipv6Addr,
-    /// What is asked for or advertised.
+    /// The address in question.
     pub(crate) target: Ipv6Addr,
 }
 
@@ -182,8 +182,8 @@ impl Neighbour {
         })
     }
 
-    /// The whole frame that tells the sender of this solicitation, whose MAC
-    /// is `asker`, that its target has `mac` (RFC 4861 sections 4.4, 7.2.4).
+    /// The answer to the sender of this solicitation, whose MAC is `asker`, that the target has
+    /// `mac` (RFC 4861 sections 4.4, 7.2.4).
     pub(crate) fn reply_frame(&self, asker: Mac, mac: Mac) -> Vec<u8> {
         const SOLICITED: u8 = 0x40;
         match self.source.is_unspecified() {
@@ -210,8 +210,8 @@ impl Neighbour {
         icmpv6_frame((mac, target), to, message)
     }
 
-    /// The whole frame with which `from`, whose MAC is `mac`, asks who has `target`; or, without an address, whether anybody has
-    /// (RFC 4861 section 4.3, RFC 4862 section 5.4.2).
+    /// The frame with which `from`, whose MAC is `mac`, asks who has `target`; or, without an
+    /// address, whether anybody has (RFC 4861 section 4.3, RFC 4862 section 5.4.2).
     pub(crate) fn solicitation_frame(
         mac: Mac,
         from: Option<Ipv6Addr>,
@@ -282,7 +282,7 @@ pub(crate) enum Piece {
     Whole,
     /// A fragment that begins where the packet does, and may be all of it.
     First,
-    /// A fragment of what comes later.
+    /// A later fragment.
     Later,
 }
 
@@ -291,20 +291,20 @@ pub(crate) enum Piece {
 pub(crate) struct Packet<'a> {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
-    /// What the content is, behind the extension headers; for [`Piece::Later`], and where these
-    /// headers are cut off or too many, the last that is named.
+    /// Protocol of the content, behind the extension headers; for [`Piece::Later`], and if these
+    /// headers are cut off or too many, the last one named.
     pub(crate) protocol: u8,
     pub(crate) piece: Piece,
     /// How many routers it may still pass.
     pub(crate) hops: u8,
     /// Length of the headers in front of the content.
     pub(crate) header_bytes: usize,
-    /// What the packet carries, with the padding of Ethernet, if there is any.
+    /// The content, including Ethernet's padding, if any.
     pub(crate) content: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// What a frame carries; `None` if that is not IP, or cut off.
+    /// The IP packet of a frame; `None` if it has none, or the header is cut off.
     pub(super) fn of(ethernet: &Ethernet<'a>) -> Option<Self> {
         match ethernet.ethertype {
             ETHERTYPE_IPV4 => Self::of_ipv4(ethernet.payload),
@@ -313,7 +313,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// What begins with a header of IP; `None` if it does not, or that is cut off.
+    /// The IP packet at the beginning of these bytes; `None` if there is none, or the header is cut
+    /// off.
     pub(crate) fn of_ip(packet: &'a [u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_ipv4(packet),
@@ -363,7 +364,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The sum of what stands in front of its content, for the checksum of that.
+    /// The sum of the pseudo header, for the content's checksum.
     pub(crate) fn pseudo_sum(&self) -> u64 {
         pseudo_header(
             self.source,
@@ -378,8 +379,9 @@ impl<'a> Packet<'a> {
         Self::of(ethernet).is_some_and(|packet| packet.protocol == PROTOCOL_UDP)
     }
 
-    /// Would it tell this host of a router or a better route, or of an address if it comes in
-    /// fragments (which is to be ignored, RFC 6980)? Also if it may, for all that can be seen.
+    /// Whether it would tell this host of a router or a better route, or, in fragments, of an
+    /// address (fragments must be ignored, RFC 6980). Also if that is possible as far as can be
+    /// seen.
     pub(super) fn is_of_routers(&self) -> bool {
         const ICMP_REDIRECT: u8 = 5;
         const ROUTER_ADVERTISEMENT: u8 = 134;
@@ -403,14 +405,14 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What tells one flow from another.
+/// Fields that distinguish flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FlowKey {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
     pub(super) protocol: u8,
-    /// Source and destination port; zeros if there are none to be read, or the
-    /// packet is a fragment (only the first one has them).
+    /// Source and destination port; zeros if they cannot be read, or the packet is a fragment (only
+    /// the first one has them).
     pub(super) ports: [u8; 4],
 }
 
@@ -426,7 +428,7 @@ impl FlowKey {
         Self {
             source: packet.source,
             destination: packet.destination,
-            // Of IPv6, only the first fragment shows what is behind further extension headers.
+            // In IPv6, only the first fragment shows the protocol behind further extension headers.
             protocol: match packet.source {
                 IpAddr::V6(_) if is_fragment => FRAGMENT,
                 _ => packet.protocol,
@@ -446,9 +448,9 @@ const EXTENSIONS: [u8; 4] = [HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION];
 /// Most of them looked behind; a packet with all that RFC 8200 has, in its order, has six.
 const EXTENSIONS_MAX: usize = 8;
 
-/// The protocol behind the extension headers, its offset, and which piece of a packet this is. Of a
-/// later one nothing is looked at behind the header that says so. If the headers are cut off, or too
-/// many, the protocol is that of one of them.
+/// The protocol behind the extension headers, its offset, and which piece of a packet this is. For
+/// a later piece, parsing stops at the fragment header. If the headers are cut off, or too many,
+/// the protocol is that of one of them.
 fn behind_extensions(packet: &[u8], first: u8) -> (u8, usize, Piece) {
     let (mut protocol, mut offset, mut piece) = (first, 40, Piece::Whole);
     for _ in 0..EXTENSIONS_MAX {

@@ -4,11 +4,11 @@
 //! Every frame has its `virtio_net_hdr` of [`VNET_HDR_BYTES`] in front, as read
 //! from and written to the device.
 //!
-//! MAC addresses follow from the vnic addresses of the cluster file
-//! ([`mac_of`]), so nothing is learned and nothing unknown is flooded: questions
-//! for a node's MAC (ARP, IPv6 neighbour solicitations) are answered here. Only
-//! broadcast and multicast go to all nodes, among them questions for addresses
-//! that are not in the file, such as a service address that moves between nodes.
+//! MAC addresses are derived from the vnic addresses of the cluster file ([`mac_of`]), so nothing
+//! is learned and nothing unknown is flooded: questions for a node's MAC (ARP, IPv6 neighbour
+//! solicitations) are answered here. Only broadcast and multicast go to all nodes, including
+//! questions for addresses that are not in the file, such as a service address that moves between
+//! nodes.
 
 mod flow;
 pub(crate) mod frame;
@@ -34,7 +34,7 @@ use frame::{
 /// A peer, by the caller's numbering.
 pub type PeerIndex = usize;
 
-/// Where a frame from the virtual NIC has to go.
+/// Where a frame from the virtual NIC must go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// To this peer.
@@ -58,7 +58,7 @@ pub enum DropReason {
     ForeignSource,
     /// No node has its destination MAC.
     UnknownDestination,
-    /// It asks for, or announces, this node's own address: nobody else has it.
+    /// It asks for, or announces, this node's own address, which nobody else has.
     OwnAddress,
 }
 
@@ -95,10 +95,10 @@ pub enum Refusal {
     /// It comes from, or claims by ARP or neighbour discovery, the address of another node or of
     /// this one.
     ForeignAddress,
-    /// It tells of routers or routes, or may, for all that can be seen: a router advertisement, a
-    /// redirect (RFC 4861, RFC 792).
+    /// It is, or may be as far as can be seen, a router advertisement or a redirect (RFC 4861, RFC
+    /// 792).
     Routing,
-    /// What its `virtio_net_hdr` asks for makes no sense.
+    /// Its `virtio_net_hdr` asks for something invalid.
     Offload,
     /// It is longer than the virtual NIC's MTU lets pass; the kernel would lose it without a word.
     TooLong,
@@ -149,7 +149,7 @@ pub struct VSwitch {
     by_mac: HashMap<Mac, PeerIndex>,
     by_ip: HashMap<IpAddr, PeerIndex>,
     peers: HashMap<PeerIndex, (Mac, IpAddr)>,
-    /// Of all addresses that are a node's, those that a kernel makes from its MAC included.
+    /// The owner of each node address, including those that a kernel derives from its MAC.
     owners: HashMap<IpAddr, Owner>,
 }
 
@@ -191,8 +191,8 @@ impl VSwitch {
         self.frame_bytes_max = bytes as usize + ETHERNET_BYTES + TAG_BYTES;
     }
 
-    /// Where `frame`, read from the virtual NIC, has to go. Never panics,
-    /// whatever the bytes; allocates only for [`Verdict::Reply`].
+    /// Where `frame`, read from the virtual NIC, must go. Never panics, whatever the bytes;
+    /// allocates only for [`Verdict::Reply`].
     pub fn classify(&self, frame: &[u8]) -> Verdict {
         let Some(ethernet) = Ethernet::parse(frame) else {
             return Verdict::Drop(DropReason::Malformed);
@@ -214,8 +214,8 @@ impl VSwitch {
         }
     }
 
-    /// The verdict if the frame asks for a MAC that is known here, or makes no
-    /// sense; `None` if it is to be switched as any other.
+    /// The verdict if the frame asks for a MAC that is known here, or is invalid; `None` if it is
+    /// to be switched like any other.
     fn answer(&self, ethernet: &Ethernet<'_>) -> Option<Verdict> {
         match ethernet.ethertype {
             ETHERTYPE_ARP => {
@@ -244,13 +244,13 @@ impl VSwitch {
         Some(Verdict::Reply(reply(*mac)))
     }
 
-    /// May `frame`, which came from `from`, be written to the virtual NIC?
+    /// Whether `frame`, which came from `from`, may be written to the virtual NIC.
     ///
-    /// Never panics, whatever the bytes. Behind VLAN tags the same holds as without: the kernel takes
-    /// some of them off.
+    /// Never panics, whatever the bytes. The same rules hold behind VLAN tags: the kernel removes
+    /// some of them.
     ///
     /// # Errors
-    /// [`Refusal`] says why not. An address that no node of the file has is anybody's: of a service
+    /// [`Refusal`] says why not. An address that no node of the file has is free: that of a service
     /// that moves between nodes, or of a network behind one.
     pub fn accept(&self, frame: &[u8], from: PeerIndex) -> Result<(), Refusal> {
         let ethernet = Ethernet::parse(frame).ok_or(Refusal::Frame)?;

@@ -1,8 +1,8 @@
 //! What a `virtio_net_hdr` asks of the kernel: to compute a checksum, to cut a packet.
 //!
-//! A peer's is checked here against the frame it stands in front of, so that no peer has this host's
-//! kernel cut or sum what makes no sense. The rules are those of the virtio specification (1.2, section
-//! 5.1.6) for what a driver sends, and of Linux (`virtio_net_hdr_to_skb`, `tcp_gso_segment`).
+//! A peer's header is checked against its frame, so that no peer makes this host's kernel cut or sum
+//! nonsense. The rules are those of the virtio specification (1.2, section 5.1.6) for drivers, and of Linux
+//! (`virtio_net_hdr_to_skb`, `tcp_gso_segment`).
 
 use super::frame::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, PROTOCOL_TCP, PROTOCOL_UDP, Packet, Piece,
@@ -18,10 +18,10 @@ pub(crate) const GSO_TCPV6: u8 = 4;
 pub(crate) const GSO_UDP_L4: u8 = 5;
 pub(crate) const GSO_ECN: u8 = 0x80;
 
-/// Where a checksum begins at most: the kernel adds its headroom and keeps the sum in 16 bits.
+/// Largest start of a checksum: the kernel adds its headroom and keeps the sum in 16 bits.
 const CSUM_START_MAX: usize = 0x7fff;
-/// Where it begins at least: behind what is as long as an IPv4 header, says the kernel, whatever
-/// the frame carries.
+/// Smallest start of a checksum: the kernel demands the length of an IPv4 header, whatever the frame
+/// carries.
 const CSUM_START_MIN: usize = 20;
 /// The kernel's name for "cut where the fragments are" (`GSO_BY_FRAGS`): no size.
 const GSO_BY_FRAGS: u16 = 0xffff;
@@ -43,7 +43,7 @@ pub(crate) struct Header {
     pub(crate) hdr_len: usize,
     /// Bytes of content of each segment.
     pub(crate) gso_size: u16,
-    /// Where in the frame the checksum begins, and where from there it is to be written.
+    /// Where in the frame the checksum begins, and its offset from there.
     pub(crate) csum_start: usize,
     pub(crate) csum_offset: usize,
 }
@@ -94,8 +94,8 @@ impl Header {
     }
 }
 
-/// Does the header of `frame`, which is `ethernet`, make sense? Its fields then are within the frame,
-/// and fit what it carries.
+/// Whether the header of `frame`, parsed as `ethernet`, is valid: its fields are within the frame and fit
+/// its content.
 pub(super) fn is_sound(frame: &[u8], ethernet: &Ethernet<'_>) -> bool {
     let Some(header) = Header::parse(frame) else {
         return false;
@@ -113,7 +113,7 @@ pub(super) fn is_sound(frame: &[u8], ethernet: &Ethernet<'_>) -> bool {
     sum_is_sound && (!cuts || segments_are_sound(&header, ethernet, frame_bytes).is_some())
 }
 
-/// Is the frame to be cut, so that its own length says nothing?
+/// Whether the frame will be cut, so that its own length does not matter.
 pub(super) fn is_to_be_cut(frame: &[u8]) -> bool {
     frame.get(1).is_some_and(|gso_type| *gso_type != GSO_NONE)
 }
@@ -132,7 +132,7 @@ fn sum_is_within(header: &Header, ethernet: &Ethernet<'_>, frame_bytes: usize) -
     (least..=CSUM_START_MAX).contains(&header.csum_start) && end <= frame_bytes
 }
 
-/// `None` if the frame is not what is to be cut, or cannot be cut so.
+/// `None` if the frame is not what the header says, or cannot be cut like that.
 fn segments_are_sound(header: &Header, ethernet: &Ethernet<'_>, frame_bytes: usize) -> Option<()> {
     let is_ipv4 = ethernet.ethertype == ETHERTYPE_IPV4;
     // Offset of the checksum, of the least header, the most segments.
@@ -150,7 +150,7 @@ fn segments_are_sound(header: &Header, ethernet: &Ethernet<'_>, frame_bytes: usi
     };
     let packet = Packet::of(ethernet)?;
     let is_whole = packet.protocol == protocol && packet.piece == Piece::Whole;
-    // Each segment has a checksum of its own, which begins with the header of TCP or UDP.
+    // Each segment has its own checksum, which begins at the header of TCP or UDP.
     let is_summed = header.flags == NEEDS_CSUM
         && header.csum_start == ethernet.header_bytes + packet.header_bytes
         && header.csum_offset == sum_at;

@@ -1,8 +1,8 @@
-//! Datagrams of UDP that arrive one by one go to the host as trains: one frame that the kernel cuts (UDP
-//! segmentation offload, as of senders with `UDP_SEGMENT`, udp(7)).
+//! UDP datagrams that arrive one by one go to the host as trains: one frame that the kernel cuts (UDP segmentation
+//! offload, as for senders with `UDP_SEGMENT`, udp(7)).
 //!
-//! So it walks the way through its network once for many: of tunnels (VXLAN, WireGuard) and of QUIC each
-//! datagram would go alone. What a program receives is the same, one by one.
+//! So a train passes the host's network stack once for many datagrams, which matters for tunnels (VXLAN,
+//! WireGuard) and QUIC. Programs receive the same datagrams one by one.
 
 use tabane_io::checksum::{fold, sum};
 
@@ -20,22 +20,22 @@ const PACKET_BYTES_MAX: usize = 65_535;
 /// Ethernet, IPv6, and the ports of UDP.
 const KEY_BYTES_MAX: usize = ETHERNET_BYTES + 40 + 4;
 
-/// What all datagrams of a train have in common: the headers, without what is each one's own.
+/// The common part of a train's datagrams: the headers, without each one's own fields.
 type Key = [u8; KEY_BYTES_MAX];
 
 /// A datagram that may ride.
 struct Rider<'a> {
     key: Key,
     frame: &'a [u8],
-    /// Where the header of UDP begins in the frame.
+    /// Offset of the UDP header in the frame.
     udp_at: usize,
-    /// A checksum that is still to be made: where it begins, and where it is to be written. Not that of UDP.
+    /// A checksum still to be computed: its start, and where to write it. Not that of UDP.
     unsummed: Option<(usize, usize)>,
 }
 
 impl<'a> Rider<'a> {
-    /// `None` if the frame has to go alone: it is no whole datagram of UDP, has options or tags, is to be cut
-    /// itself, or its checksum is wrong.
+    /// `None` if the frame must go alone: it is no whole UDP datagram, has options or tags, is to be cut itself,
+    /// or its checksum is wrong.
     fn of(frame: &'a [u8]) -> Option<Self> {
         let ethernet = Ethernet::parse(frame)?;
         let packet = Packet::of(&ethernet)?;
@@ -71,8 +71,8 @@ impl<'a> Rider<'a> {
         rider.check(&header, &packet)?.then_some(rider)
     }
 
-    /// Whether a checksum that is made anew hides nothing: that of UDP is still to be made, or there is none, or it
-    /// is right. Notes what is to be made before.
+    /// Whether recomputing the UDP checksum hides no corruption: it is still to be computed, or absent, or right.
+    /// Also notes another checksum that must be computed before.
     fn check(&mut self, header: &Header, packet: &Packet<'_>) -> Option<bool> {
         let start = VNET_HDR_BYTES + header.csum_start;
         let is_sum_of_udp = start == self.udp_at && header.csum_offset == UDP_CHECKSUM_AT;
@@ -80,7 +80,7 @@ impl<'a> Rider<'a> {
             return Some(true);
         }
         let summed = if header.needs_sum() {
-            // That of a packet in a tunnel. What it is of adds up to the opposite of what is there now
+            // The checksum of a packet in a tunnel. The sum over its range is the complement of the current value
             // (Documentation/networking/checksum-offloads.rst, "LCO").
             let before = self.frame.get(self.udp_at + UDP_HEADER_BYTES..start)?;
             let at = start + header.csum_offset;
@@ -189,7 +189,7 @@ impl Train {
         self.frame.clear();
     }
 
-    /// Makes one packet of what has been put one behind the other.
+    /// Makes one packet of the collected datagrams.
     fn couple(&mut self) {
         let (ip_at, udp_at) = (VNET_HDR_BYTES + ETHERNET_BYTES, self.udp_at);
         let ip_bytes = udp_at - ip_at;
@@ -219,14 +219,14 @@ impl Train {
 /// All trains of a virtual NIC.
 #[derive(Debug, Default)]
 pub struct Trains {
-    /// Those that have not left are in front.
+    /// Trains that have not left are in front.
     trains: [Train; TRAINS],
     count: usize,
 }
 
 impl Trains {
-    /// A frame (with its `virtio_net_hdr`) that the switch accepts is to go to the host. It is written now or when
-    /// its train [leaves](Trains::leave); those of one flow in the order in which they came.
+    /// A frame (with its `virtio_net_hdr`) that the switch accepts goes to the host, now or when its train
+    /// [leaves](Trains::leave); frames of one flow keep their order.
     pub fn add(&mut self, frame: &[u8], mut write: impl FnMut(&[u8])) {
         let Some(rider) = Rider::of(frame) else {
             // Of the same flow perhaps: a fragment, a longer one that was cut from.
@@ -258,7 +258,7 @@ impl Trains {
         self.count += 1;
     }
 
-    /// No more frames are at hand: what waits for others goes.
+    /// No more frames are at hand: sends incomplete trains.
     pub fn leave(&mut self, mut write: impl FnMut(&[u8])) {
         for train in &mut self.trains[..self.count] {
             train.leave(&mut write);

@@ -17,7 +17,7 @@ use crate::nic::{self, Kind, Nic};
 use crate::state::State;
 use crate::wire::Manner;
 
-/// What is under way on a line has ended by then, or nobody knows when it does.
+/// Operations on a line have ended by then, or their end is unknown.
 const DISCONNECT_MAX: Duration = Duration::from_secs(15);
 
 /// This process's address for a connection.
@@ -36,7 +36,7 @@ unsafe fn local(nic: &Nic, address: *const NetAddress) -> Outcome<Place> {
     }
 }
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipConnectWait(
     handle: *mut c_void,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn VipConnectWait(
             Ok(())
         })?;
         let found = nic.wait(until, |state| Ok(state.next_caller(&own)));
-        // If it is closed nobody hears any more.
+        // If it is closed, nothing needs to be done.
         let _ = nic.with(|state, _| {
             state.shut_ears(&own);
             Ok(())
@@ -122,7 +122,7 @@ unsafe fn request(
     Ok(())
 }
 
-/// How connecting a VI has ended, if it has: that is told once.
+/// How connecting a VI has ended, if it has; reported once.
 fn outcome(state: &mut State, vi: u32, is_peer: bool) -> Outcome<Option<Manner>> {
     let vi = state.vi(vi)?;
     let request = vi.request.as_ref().filter(|r| r.is_peer == is_peer);
@@ -135,7 +135,8 @@ fn outcome(state: &mut State, vi: u32, is_peer: bool) -> Outcome<Option<Manner>>
     }
 }
 
-/// Waits until connecting a VI has ended, and gives C what the other end is. The rendezvous ends what has waited too long.
+/// Waits until connecting a VI has ended, and gives C the other end's attributes. The
+/// rendezvous ends requests that time out.
 ///
 /// # Safety
 /// As `vipl.h` says.
@@ -228,7 +229,7 @@ pub unsafe extern "C" fn VipDisconnect(handle: *mut c_void) -> Return {
     guard::result(|| {
         let (nic, vi) = nic::of(handle, Kind::Vi)?;
         nic.with(|state, core| {
-            // What has come before this is not lost.
+            // Take in everything that came before this.
             core.progress();
             state.drain(core);
             state.disconnect(core, vi)

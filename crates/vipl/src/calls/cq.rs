@@ -27,7 +27,7 @@ unsafe fn give(
     }
 }
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipCreateCQ(
     handle: *mut c_void,

@@ -7,7 +7,7 @@ use crate::guard;
 use crate::memory::Rights;
 use crate::nic::{self, Kind, Nic};
 
-/// What C says of memory.
+/// Reads C's memory attributes.
 ///
 /// # Safety
 /// As `vipl.h` says.
@@ -21,7 +21,7 @@ unsafe fn rights(nic: &Nic, attributes: *const MemAttributes) -> Outcome<Rights>
     })
 }
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipCreatePtag(handle: *mut c_void, place: *mut *mut c_void) -> Return {
     guard::result(|| {

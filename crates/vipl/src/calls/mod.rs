@@ -1,7 +1,8 @@
 //! The functions of `vipl.h`.
 //!
-//! What C gives is checked here as far as it can be: pointers for null, handles by what they say. What a program promises beyond
-//! that (that a place it gives has room) is the functions' safety, and said in `vipl.h` and the Developer's Guide.
+//! C's arguments are checked as far as possible: pointers for null, handles by their content. What a program promises beyond
+//! that (for example, that there is room at a place) is the functions' safety condition, documented in `vipl.h` and the
+//! Developer's Guide.
 #![allow(
     clippy::missing_safety_doc,
     reason = "the pointers are C's: null, or to what `vipl.h` says, used by nobody else during the call"
@@ -37,7 +38,7 @@ use crate::abi::INFINITE;
 fn until(timeout_ms: c_ulong) -> Option<Instant> {
     match timeout_ms {
         INFINITE | c_ulong::MAX => None,
-        // Beyond what the clock can say is for ever, too.
+        // Beyond the clock's range is for ever, too.
         ms => Instant::now().checked_add(Duration::from_millis(ms)),
     }
 }

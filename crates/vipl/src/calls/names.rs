@@ -9,7 +9,7 @@ use crate::guard;
 use crate::names::Names;
 use crate::nic;
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipNSInit(handle: *mut c_void, _information: *mut c_void) -> Return {
     guard::result(|| {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
             names.by_host(&host).map(str::to_owned)
         })?;
         let needed = name.len() + 1;
-        // SAFETY: as `vipl.h` says, the name's place has so much room as its length says.
+        // SAFETY: as `vipl.h` says, the name's place has room for its length.
         unsafe {
             let room = bytes_place.read_unaligned();
             bytes_place.write_unaligned(needed as c_ulong);

@@ -8,10 +8,10 @@ use crate::names::Told;
 use crate::nic::{self, Nic};
 use crate::{cq, guard, memory, vi, work};
 
-/// Bytes of one packet on plain Ethernet: what a short message's cost is counted in.
+/// Bytes of one packet on plain Ethernet: the unit of a short message's cost.
 const NATIVE_MTU: c_ulong = 1500;
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipOpenNic(name: *const c_char, handle: *mut *mut c_void) -> Return {
     guard::result(|| {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn VipErrorCallback(
         let nic = nic::nic(handle)?;
         nic.with(|state, _| {
             let context = context.expose_provenance();
-            // Without one, nobody is told.
+            // Without one, errors are not reported.
             state.error_handler = handler.map(|handler| (context, handler));
             Ok(())
         })

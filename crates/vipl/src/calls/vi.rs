@@ -8,7 +8,7 @@ use crate::nic::{self, Kind, Nic};
 use crate::vi::{Attributes, Condition};
 use crate::wire::Manner;
 
-/// What C says of a VI.
+/// Reads C's attributes of a VI.
 ///
 /// # Safety
 /// As `vipl.h` says.
@@ -25,7 +25,7 @@ unsafe fn read(nic: &Nic, attributes: *const ViAttributes) -> Outcome<Attributes
     })
 }
 
-/// What C is told of a VI here.
+/// Attributes of a VI here, for C.
 fn own(nic: &Nic, attributes: &Attributes) -> ViAttributes {
     ViAttributes {
         reliability_level: attributes.reliability,
@@ -37,7 +37,7 @@ fn own(nic: &Nic, attributes: &Attributes) -> ViAttributes {
     }
 }
 
-/// What C is told of a VI elsewhere, whose tag means nothing here.
+/// Attributes of a remote VI, for C; its tag is meaningless here.
 pub(super) fn remote(manner: &Manner) -> ViAttributes {
     ViAttributes {
         reliability_level: manner.reliability,
@@ -49,7 +49,7 @@ pub(super) fn remote(manner: &Manner) -> ViAttributes {
     }
 }
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipCreateVi(
     handle: *mut c_void,

@@ -52,7 +52,7 @@ fn done(handle: *mut c_void, side: Side, place: *mut *mut Descriptor) -> Return 
         if place.is_null() {
             return Err(INVALID_PARAMETER);
         }
-        // What is there already is told without a look at what else has come: messages that follow each other share packets.
+        // Return what is there already before taking in more: consecutive messages share packets.
         let there = nic.with(|state, _| fetch(state, vi, side))?;
         let found = match there {
             Some(found) => Some(found),
@@ -91,7 +91,7 @@ fn notify(
         let handler = handler.ok_or(INVALID_PARAMETER)?;
         nic.with(|state, _| {
             let queue = state.vi(id)?.queue(side);
-            // It is told to its completion queue; or somebody waits already.
+            // Its completion queue reports it; or somebody waits already.
             if queue.cq.is_some() || queue.notice.is_some() {
                 return Err(INVALID_STATE);
             }
@@ -107,7 +107,7 @@ fn notify(
     })
 }
 
-// SAFETY: nothing else of the process has the names of this library.
+// SAFETY: no other library of the process has these names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipPostSend(
     vi: *mut c_void,

@@ -1,19 +1,19 @@
-//! The tree that explains best what was measured between groups of nodes.
+//! The tree that best explains the measurements between groups of nodes.
 //!
-//! Groups are added one by one, nearest first: what is near was measured best, and where it belongs is decided before what
-//! is far could mislead. Then parts of the tree are moved by a hop or two, as long as that explains more. How much less the
-//! best of the moves not made explains is how sure it is.
+//! Groups are added one by one, nearest first: near ones are measured best, and are placed before far ones could mislead. Then
+//! parts of the tree are moved by a hop or two, as long as that explains more. The confidence in the result is how much less
+//! the best of the rejected moves explains.
 
 use super::noise::Row;
 use super::tree::Tree;
 
-/// What one more switch must explain, in nats.
+/// How much one more switch must explain, in nats.
 const SWITCH_NATS: f32 = 1.5;
-/// A better tree must be better by so much.
+/// A tree replaces another only if it is better by this much.
 const BETTER_NATS: f32 = 0.1;
 /// So many moves at most.
 const MOVES_MAX: usize = 400;
-/// Trunks bias all pairs beyond them alike, so measurements are not independent: what they say counts for so much.
+/// Weight of each measurement: trunks bias all pairs beyond them alike, so measurements are not independent.
 const CREDIT: f32 = 0.35;
 
 /// Log-likelihoods by hops between pairs of groups.
@@ -66,7 +66,7 @@ impl Evidence {
             .map_or(0, |best| best.0)
     }
 
-    /// The tree with the groups added that it lacks. Groups that nothing joins to the others are on none of its switches.
+    /// The tree with the missing groups added. Groups without a measurement to the others are on none of its switches.
     pub fn grown(&self, mut tree: Tree) -> Tree {
         let groups = self.of.len();
         let mut at = self.switches(&tree);
@@ -129,7 +129,7 @@ impl Evidence {
         best.map(|(_, switch, trunks)| (switch, trunks))
     }
 
-    /// Whether a group may be on the switch of others: only what was measured between them can say that.
+    /// Whether a group may share a switch with others: only measurements between them can show that.
     fn may_join(&self, group: usize, held: &[usize]) -> bool {
         held.is_empty()
             || held.iter().any(|other| {
@@ -179,7 +179,7 @@ impl Evidence {
         tree
     }
 
-    /// The other places, close by, of what is beyond a trunk.
+    /// Other places, close by, for the part beyond a trunk.
     fn moves(&self, tree: &Tree, (from, to): (usize, usize)) -> Vec<Move> {
         let side = tree.side(from, to);
         let mut beyond = vec![false; tree.len()];
@@ -213,7 +213,8 @@ impl Evidence {
         found
     }
 
-    /// What was measured across a trunk: hops from the near end of the moved part, the other switch, the row, what it says now.
+    /// The measurements across a trunk: hops from the near end of the moved part, the other switch, the row, and its current
+    /// value.
     fn crossing(
         &self,
         tree: &Tree,

@@ -1,16 +1,16 @@
-//! What a survey found out, for those who use it.
+//! The result of a survey, for its users.
 
 use super::pairs::Pairs;
 use super::solve::Solver;
 
 /// A switch with one node is never surer than this: a slow host on the next switch looks the same.
 const ALONE: f32 = 0.9;
-/// Nor is a trunk whose hops may have been miscounted.
+/// A trunk whose hops may have been miscounted is not more certain than this either.
 const MISCOUNTED: f32 = 0.9;
-/// So far from its switch a slow node may seem to be; and how much rarer a switch with one node is than one with several.
+/// How far from its switch a slow node may seem to be; then, how much rarer a switch with one node is than one with several.
 const SLOW_HOPS: usize = 2;
 const FEW_ALONE: f32 = 3.0;
-/// What is less sure than this is said to be ambiguous.
+/// Anything less certain than this is reported as ambiguous.
 const CLEAR: f32 = 0.95;
 /// A place that is less likely than this is not named.
 const NAMED: f32 = 0.01;
@@ -20,18 +20,18 @@ const NAMED: f32 = 0.01;
 pub struct Map {
     /// Those with nodes first.
     pub switches: Vec<Switch>,
-    /// What joins them.
+    /// The connections between them.
     pub trunks: Vec<Trunk>,
-    /// What could not be told apart.
+    /// What could not be distinguished.
     pub ambiguous: Vec<Ambiguity>,
-    /// What a switch adds to the round trip of a probe, in ns; 0 if that is not known.
+    /// What a switch adds to the round trip of a probe, in ns; 0 if unknown.
     pub hop_ns: u64,
 }
 
 /// One switch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Switch {
-    /// Its number in this map. [`Map::keep_ids`] makes it that of an earlier map.
+    /// Its number in this map. [`Map::keep_ids`] takes it over from an earlier map.
     pub id: u32,
     /// The nodes on it, ascending. None on a switch that only joins others.
     pub nodes: Vec<usize>,
@@ -45,18 +45,18 @@ pub struct Switch {
 pub struct Trunk {
     /// Ids of the switches, the lower one first.
     pub between: (u32, u32),
-    /// Trunks in a row, from 1 up: one more than the switches on the way that nothing else hangs on.
+    /// Number of trunks in a row, at least 1: one more than the number of switches on the way that have nothing else attached.
     pub hops: u32,
     /// How likely it is that it parts the nodes like this, and is this long; from 0 to 1.
     pub confidence: f32,
 }
 
-/// Nodes that are on one of some switches, or elsewhere; or, without nodes, switches of which it is not sure how they hang together.
+/// Nodes that are on one of some switches, or elsewhere; or, without nodes, switches whose connections are not certain.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ambiguity {
-    /// Nodes of which it is not known where they are, ascending.
+    /// Nodes whose place is not known, ascending.
     pub nodes: Vec<usize>,
-    /// Ids of the switches, ascending; of a node, those that it may be on.
+    /// Ids of the switches, ascending; for nodes, those that they may be on.
     pub switches: Vec<u32>,
 }
 
@@ -187,7 +187,7 @@ fn of_nodes(solver: &Solver, switch: usize) -> f32 {
         match solver.switch_of[node] {
             Some(own) if own == switch => all *= standing.at(own).min(1.0),
             Some(_) => all *= (1.0 - standing.at(switch)).max(0.0),
-            // Who was never measured is on none: that is said of it, and makes no other place unlikely.
+            // A node that was never measured is on no switch; that makes no other place unlikely.
             None if standing.measured == 0 => {}
             None if standing.fits => all *= (1.0 - standing.at(switch)).max(0.0),
             // Nobody knows where it is.

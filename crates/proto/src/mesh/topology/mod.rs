@@ -1,11 +1,11 @@
-//! Which nodes of one network share a switch, and how the switches hang together, from round trips alone.
+//! Which nodes of one network share a switch, and how the switches are connected, from round trips alone.
 //!
-//! The network is a tree of store-and-forward switches. Each of them receives a packet whole before it passes it on, so a
-//! large probe that a small packet answers takes longer by a known step for every switch on its way. The least of a few
-//! round trips, less a constant of either host, is a whole number of such steps, if no probe had to wait.
+//! The network is a tree of store-and-forward switches. A switch receives a packet whole before it passes it on, so every
+//! switch on the way lengthens the round trip of a large probe with a small answer by a known step. If one of several probes
+//! had to wait nowhere, the least round trip, minus a constant of each host, is a whole number of such steps.
 //!
-//! A [`Survey`] says which pairs to measure ([`Survey::next_round`]), is told what was measured ([`Survey::record`]), and
-//! says at any time what it makes of it ([`Survey::map`]). It has no clock: a round is whatever its driver makes of it.
+//! A [`Survey`] says which pairs to measure ([`Survey::next_round`]), takes the results ([`Survey::record`]), and gives its
+//! current conclusion at any time ([`Survey::map`]). It has no clock: its driver decides what a round is.
 
 mod fit;
 mod map;
@@ -27,10 +27,10 @@ use pairs::{Least, Pairs};
 use plan::Plan;
 use solve::Solver;
 
-/// A survey has so many nodes at most; others are ignored.
+/// The most nodes of a survey; others are ignored.
 pub const NODES_MAX: usize = 4096;
 
-/// What a switch needs to decide, both ways, at most.
+/// The most that a switch needs for its decision, both ways.
 const SWITCH_NS: u64 = 10_000;
 
 /// How a network is measured.
@@ -38,8 +38,8 @@ const SWITCH_NS: u64 = 10_000;
 pub struct Config {
     /// Probes that the least round trip of a pair is taken of, each time that it is measured; from 1 up.
     pub samples: u32,
-    /// What one more switch may add to a round trip, from … to, in ns. If that is twice as much at most as at least, a
-    /// step could be taken for two: then the length of no trunk is sure.
+    /// Range of what one more switch adds to a round trip, in ns. If the upper end is at least twice the lower one, a step
+    /// could be taken for two: then no trunk's length is certain.
     pub hop_ns: (u64, u64),
     /// No more rounds than this.
     pub rounds_max: u32,
@@ -85,7 +85,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// A network of so many nodes, of which nothing is known.
+    /// A survey of this many nodes, without any measurement.
     #[must_use]
     pub fn new(nodes: usize, config: Config) -> Survey {
         let nodes = nodes.min(NODES_MAX);
@@ -105,7 +105,7 @@ impl Survey {
         }
     }
 
-    /// The pairs to be measured at the same time now. No node is in two of them. Empty: there is nothing more to measure.
+    /// The pairs to measure at the same time now. No node is in two of them. Empty: nothing is left to measure.
     pub fn next_round(&mut self) -> Vec<Probe> {
         if self.plan.is_over(&self.config) {
             return Vec::new();
@@ -117,8 +117,8 @@ impl Survey {
         self.plan.next()
     }
 
-    /// What came of it: the least round trip of the probes in ns; none if nothing came back, or too little to be sure.
-    /// A pair of nodes that there are not is ignored.
+    /// Records a probe's result: the least round trip in ns; `None` if nothing came back, or too little to be sure. Pairs
+    /// with unknown nodes are ignored.
     pub fn record(&mut self, probe: Probe, least_ns: Option<u64>) {
         let nodes = self.solver.nodes();
         if probe.from < nodes && probe.to < nodes && probe.from != probe.to {
@@ -128,7 +128,7 @@ impl Survey {
         }
     }
 
-    /// What the network looks like as far as is known.
+    /// The network as far as it is known.
     #[must_use]
     pub fn map(&mut self) -> Map {
         self.solver.solve(&self.pairs, true);

@@ -1,28 +1,29 @@
-//! How far a measured least round trip may be from what a number of hops costs.
+//! How far a measured least round trip may be from the cost of its hops.
 //!
-//! What is left of the noise in the least of several round trips is small and to both sides (the hosts' constants are
-//! known only so well), or large and upwards (all of the probes waited at some trunk). The farther a pair, the more trunks.
+//! The error of the least of several round trips is either small and two-sided (the hosts' constants are known only
+//! roughly), or large and positive (all of the probes waited at some trunk). The farther apart a pair is, the more trunks
+//! there are.
 
 use super::Least;
 
 /// More hops than this are not told apart.
 pub(super) const HOPS_MAX: usize = 48;
-/// One measurement in this many says nothing at all: so no single one, nor a host that lies, decides anything.
+/// One measurement in this many is worthless: so no single one, nor a lying host, decides anything.
 const WRONG_ONE_IN: f64 = 50.0;
-/// Table of log-likelihoods: from here, in µs, in steps of so much, so many.
+/// Table of log-likelihoods: its first value in µs; next, the step and the number of entries.
 const FROM_US: f64 = -64.0;
 const STEP_US: f64 = 0.5;
 const STEPS: usize = 640;
 /// Hops beyond which trunks make it no worse.
 const CLASSES: usize = 25;
-/// What is tried when the noise is fitted: spread in µs, and how often a probe waits at a trunk.
+/// Candidates when the noise is fitted: spread in µs, and probability of waiting at a trunk.
 const CORES_US: [f64; 8] = [1.0, 1.5, 2.0, 3.0, 4.5, 6.5, 9.0, 13.0];
 const LOADS: [f64; 5] = [0.03, 0.08, 0.15, 0.3, 0.5];
 
 /// Log-likelihood of one measurement for each number of hops.
 pub(super) type Row = [f32; HOPS_MAX];
 
-/// What is known of the noise, and what a hop costs.
+/// The fitted noise, and the cost of a hop.
 #[derive(Clone, Debug)]
 pub(super) struct Noise {
     /// What one more switch adds to a round trip, in µs.
@@ -57,8 +58,8 @@ impl Noise {
         self.core_us
     }
 
-    /// How likely a host's constant is that is so far from the usual one, in nats below the likeliest. Some hosts are far
-    /// slower than most, so the tails are those of Student's distribution.
+    /// How unlikely it is, in nats below the likeliest, that a host's constant differs by this much from the usual one.
+    /// Some hosts are far slower than most, so the tails are those of Student's distribution.
     pub fn slow_nats(&self, off_us: f64) -> f32 {
         (-2.0 * (1.0 + (off_us / self.spread_us).powi(2) / 3.0).ln()) as f32
     }
@@ -109,13 +110,13 @@ impl Noise {
         }
     }
 
-    /// Log-likelihood of an excess over what `hops` cost.
+    /// Log-likelihood of this excess over the cost of `hops`.
     pub fn log_likelihood(&self, excess_us: f64, hops: usize) -> f32 {
         let step = ((excess_us - FROM_US) / STEP_US).clamp(0.0, (STEPS - 1) as f64) as usize;
         self.table[hops.min(CLASSES - 1) * STEPS + step]
     }
 
-    /// The same for every number of hops, of a round trip less the two hosts' constants.
+    /// The same for every number of hops, for a round trip minus the two hosts' constants.
     pub fn row(&self, beyond_us: f64) -> Row {
         let mut row = [0.0; HOPS_MAX];
         for (hops, place) in row.iter_mut().enumerate() {
@@ -125,8 +126,8 @@ impl Noise {
     }
 }
 
-/// What a hop costs and what two hosts at one switch see, in µs, from round trips between pairs among few nodes:
-/// distances are a comb. `range_us` is where the cost of a hop is looked for. None without measurements.
+/// The cost of a hop, and the round trip of two hosts at one switch, in µs, from round trips between pairs among
+/// few nodes: distances are a comb. `range_us` bounds the cost of a hop. `None` without measurements.
 pub(super) fn find_comb(
     pairs: &[(usize, usize, Least)],
     range_us: (f64, f64),

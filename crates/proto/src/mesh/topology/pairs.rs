@@ -1,8 +1,8 @@
-//! What was measured between pairs of nodes.
+//! Measurements between pairs of nodes.
 
 /// More is as good as this, in µs: an hour.
 const LEAST_MAX_US: f64 = 3.6e9;
-/// A pair that did not answer so often is not asked again.
+/// A pair that failed this often is not asked again.
 pub(super) const LOST_MAX: u8 = 3;
 
 /// The least round trip of a pair so far.
@@ -29,7 +29,7 @@ impl Pairs {
         }
     }
 
-    /// A measurement, in ns; none if nothing came back. The least one stays.
+    /// Records a measurement, in ns; `None`: nothing came back. The least one is kept.
     pub fn record(&mut self, one: usize, other: usize, least_ns: Option<u64>) {
         let us = least_ns.map(|ns| (ns as f64 / 1e3).min(LEAST_MAX_US) as f32);
         for (a, b) in [(one, other), (other, one)] {
@@ -57,7 +57,7 @@ impl Pairs {
         }
     }
 
-    /// What is known of a pair.
+    /// The measurements of a pair.
     pub fn get(&self, one: usize, other: usize) -> Option<Least> {
         let entries = &self.of[one];
         let at = entries.binary_search_by_key(&(other as u16), |e| e.0);

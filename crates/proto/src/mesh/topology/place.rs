@@ -1,9 +1,9 @@
-//! Where in a known tree a node is, from what was measured between it and nodes of the tree.
+//! The place of a node in a known tree, from measurements between it and nodes of the tree.
 
 use super::noise::{HOPS_MAX, Noise, Row};
 use super::tree::Tree;
 
-/// A node is looked for up to so many new switches away from a known one.
+/// A node is sought up to this many new switches away from a known one.
 const BEYOND_MAX: usize = 3;
 /// Likelihood of a new switch, in nats, before anything was measured; and of a known one without nodes having some.
 const NEW_NATS: f32 = -2.5;
@@ -13,11 +13,11 @@ const KEPT_NATS: f32 = 9.0;
 const KEPT_MAX: usize = 40;
 /// And by this much more are as good as impossible.
 const NOTHING_NATS: f32 = 14.0;
-/// A measurement fits if it is off by less than so much of a hop, and so much more upwards for each hop.
+/// A measurement fits if it is off by less than this part of a hop, plus an upward tolerance per hop.
 const FITS_HOPS: f64 = 0.6;
 const FITS_MORE: f64 = 0.15;
 
-/// A place in the tree: a switch, or so many new ones away from it.
+/// A place in the tree: a switch, or a number of new switches away from it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Spot {
     pub switch: usize,
@@ -26,7 +26,7 @@ pub(super) struct Spot {
     pub p: f32,
 }
 
-/// Where a node may be.
+/// The likelihoods of a node's places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
     /// Likeliest first.
@@ -56,10 +56,10 @@ impl Standing {
 /// One measurement of the node: the switch of the other, and the round trip less the other's constant and a usual one, in µs.
 pub(super) type Seen = (usize, f64);
 
-/// Where a node is that has seen this. `members` says how many nodes each switch has.
+/// The standing of a node with these measurements. `members`: the number of nodes on each switch.
 pub(super) fn standing(noise: &Noise, tree: &Tree, members: &[usize], seen: &[Seen]) -> Standing {
     let shifts = shifts(noise);
-    // For each constant that the node may have, what each of its measurements says about hops.
+    // For each constant that the node may have: what each measurement says about hops.
     let rows: Vec<(f32, Vec<Row>)> = shifts
         .iter()
         .map(|shift| {
@@ -142,7 +142,7 @@ fn fits(
     good.count() * 3 >= seen.len() * 2
 }
 
-/// A sum of numbers of which the logarithms are given.
+/// The sum of numbers given by their logarithms.
 #[derive(Default)]
 struct Sum {
     most: Option<f32>,

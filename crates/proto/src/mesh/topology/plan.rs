@@ -1,7 +1,7 @@
-//! Which pairs are to be measured next.
+//! Which pairs to measure next.
 //!
-//! First few nodes all among each other, then each other node with those that tell most about where it may be; who is
-//! where it belongs meets some of its neighbours; and trunks that are in doubt are measured by pairs close to them.
+//! First a few nodes, all with each other; then each other node with those that best reveal its place. A placed node
+//! meets some of its neighbours, and pairs close to a doubtful trunk measure the trunk.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use super::pairs::{LOST_MAX, Pairs};
 use super::solve::{SEED_NODES, Solver, shuffled};
 use super::{Config, Probe};
 
-/// After so many rounds it is thought over anew.
+/// Number of rounds until the next planning.
 const ROUNDS: usize = 8;
-/// Pairs of one round of which nobody knows which trunks they cross.
+/// The most pairs of one round that cross unknown trunks.
 const UNKNOWN_MAX: usize = 14;
-/// A node that is where it belongs met so many of its switch.
+/// Number of nodes of its switch that a placed node must have met.
 const MET_WANTED: usize = 3;
-/// It is there with this probability, or is measured further …
+/// A node is measured until its place has this probability.
 const CERTAIN: f32 = 0.9995;
-/// … but not more often than this; nor is a pair.
+/// The most measurements of a node; the next constant is that of a pair.
 const LOOKED_MAX: usize = 48;
 const TIMES_MAX: u8 = 4;
 /// A trunk is measured until it is in less doubt than this.
@@ -25,11 +25,11 @@ const DOUBT_MAX: f32 = 0.001;
 /// For each trunk in doubt: groups of nodes on each side, pairs of them at a time.
 const SIDE_GROUPS: usize = 4;
 const TRUNK_PAIRS: usize = 6;
-/// What it costs to ask far away, and to ask who is asked much, in nats.
+/// Costs, in nats, of asking a distant node, and of asking one that is asked often.
 const HOP_NATS: f32 = 0.03;
 const ASKED_NATS: f32 = 0.2;
 
-/// What is to be measured.
+/// The planned measurements.
 #[derive(Debug)]
 pub(super) struct Plan {
     rounds: VecDeque<Vec<Probe>>,
@@ -70,7 +70,7 @@ impl Plan {
         self.rounds.pop_front().unwrap_or_default()
     }
 
-    /// Plans some rounds, or none if there is nothing left to measure.
+    /// Plans some rounds; none if nothing is left to measure.
     pub fn fill(&mut self, config: &Config, pairs: &Pairs, solver: &Solver) {
         let wants = if self.epoch == 0 {
             first_pairs(solver.nodes())
@@ -85,7 +85,7 @@ impl Plan {
         self.is_over = self.rounds.is_empty();
     }
 
-    /// Puts wants into rounds, each into the first in which both nodes are free and no trunk has too much.
+    /// Packs wants into rounds, each into the first one where both nodes are free and no trunk is overloaded.
     fn pack(&mut self, config: &Config, solver: &Solver, wants: &[Want], most: usize) {
         let mut rounds: Vec<Round> = Vec::new();
         for want in wants {
@@ -115,7 +115,7 @@ impl Plan {
         self.rounds = full.filter(|probes| !probes.is_empty()).collect();
     }
 
-    /// The trunks that a pair crosses; none if nobody knows.
+    /// The trunks that a pair crosses; `None` if unknown.
     fn way(&self, solver: &Solver, want: &Want) -> Option<Vec<(usize, usize)>> {
         let place = |node: usize| {
             let main = solver.standings[node].main().map(|s| s.switch);
@@ -130,7 +130,7 @@ impl Plan {
     fn for_nodes(&self, pairs: &Pairs, solver: &Solver) -> Vec<Want> {
         let mut asked = vec![0.0; solver.tree.len()];
         let mut order = shuffled(solver.nodes());
-        // Who was begun with is finished: it may then be asked itself.
+        // Finish nodes that were begun: then they can be asked themselves.
         order.sort_by_key(|n| usize::MAX - solver.standings[*n].measured.min(LOOKED_MAX));
         let mut wants = Vec::new();
         let mut unknown = 0;
@@ -351,7 +351,7 @@ impl Round {
                 self.unknown += 1;
             }
             Some(way) => {
-                // A switch has a higher number than the one towards the first.
+                // A switch has a higher number than the one before it on the way to the first.
                 let most = |back: bool| {
                     let each = way
                         .iter()
@@ -359,7 +359,7 @@ impl Round {
                     each.max().unwrap_or(0)
                 };
                 let (there, back) = (most(false), most(true));
-                // What nobody knows about may be on the same trunk.
+                // Pairs with unknown ways may share a trunk.
                 let limit = config
                     .crossing_max
                     .saturating_sub(self.unknown as u32 / 3)

@@ -1,5 +1,4 @@
-//! From what was measured to the tree, step by step: each time that it is asked, what was believed is held against all
-//! measurements anew.
+//! From measurements to the tree, step by step: each call checks the current belief against all measurements again.
 
 use super::fit::Evidence;
 use super::noise::{Noise, find_comb};
@@ -17,16 +16,16 @@ const LEAVES: f32 = 0.5;
 const FOUNDS: f32 = 0.97;
 /// Distances up to this say what hosts' constants are.
 const NEAR_HOPS: usize = 3;
-/// All nodes are looked at again each time of so many.
+/// Every this many calls, all nodes are placed again.
 const FULL_EVERY: u32 = 4;
-/// Who is more surely where it is than this stays while the tree changes.
+/// Nodes whose place is more certain than this keep it while the tree changes.
 const KEEPS: f32 = 0.9995;
 /// Measurements that say where a node is, at most.
 const SEEN_MAX: usize = 32;
 /// As many sweeps over all constants.
 const SWEEPS: usize = 3;
 
-/// What is believed.
+/// The current belief.
 #[derive(Debug)]
 pub(super) struct Solver {
     config: Config,
@@ -37,7 +36,7 @@ pub(super) struct Solver {
     /// The switch of each node, and the nodes of each switch.
     pub switch_of: Vec<Option<usize>>,
     pub members: Vec<Vec<usize>>,
-    /// Where each node may be, given where the others are.
+    /// The likelihoods of each node's places, given the others' places.
     pub standings: Vec<Standing>,
     /// How likely a trunk is wrong (lower switch first).
     pub doubts: Vec<((usize, usize), f32)>,
@@ -45,7 +44,7 @@ pub(super) struct Solver {
     turn: u32,
 }
 
-/// An order in which nodes that have neighbouring numbers are far apart.
+/// An order in which nodes with neighbouring numbers are far apart.
 pub(super) fn shuffled(nodes: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..nodes).collect();
     let key = |node: &usize| {
@@ -149,7 +148,7 @@ impl Solver {
         self.noise = Some(noise);
     }
 
-    /// The tree of these groups; those that turn out to be on one switch become one.
+    /// Builds the tree of these groups; groups that turn out to share a switch become one.
     fn grow(
         &mut self,
         pairs: &Pairs,
@@ -191,7 +190,7 @@ impl Solver {
         }
     }
 
-    /// Hosts' constants, what a hop costs, and the noise, of the tree as it is.
+    /// Fits the hosts' constants, the cost of a hop, and the noise to the current tree.
     fn fit_constants(&mut self, pairs: &Pairs, noise: &mut Noise) {
         let mut near: Vec<(usize, usize, f64, usize)> = Vec::new();
         for (one, other, least) in pairs.all() {
@@ -275,7 +274,7 @@ impl Solver {
         }
     }
 
-    /// Where each node is, given where the others are.
+    /// Places each node, given the others' places.
     fn place(&mut self, pairs: &Pairs, noise: &Noise, which: &[bool]) {
         let members: Vec<usize> = self.members.iter().map(Vec::len).collect();
         let usual = noise.base_us / 2.0;
@@ -293,7 +292,7 @@ impl Solver {
                 self.standings[node] = unseen.clone();
                 continue;
             }
-            // Who is asked by many need not hear them all: the nearest say it best.
+            // If many ask a node, their nearest measurements say most; the others are left out.
             if seen.len() > SEEN_MAX {
                 seen.select_nth_unstable_by(SEEN_MAX, |a, b| a.1.total_cmp(&b.1));
                 seen.truncate(SEEN_MAX);
@@ -306,7 +305,7 @@ impl Solver {
         }
     }
 
-    /// The groups of nodes to be on a tree: as before, with those that joined and without those that left, and new ones.
+    /// The groups for a tree: as before, with nodes added and removed, and new ones.
     fn groups(&self, pairs: &Pairs) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
         let mut groups = vec![Vec::new(); self.tree.len()];
         let mut founders: Vec<Option<(f32, usize)>> = vec![None; self.tree.len()];

@@ -87,7 +87,7 @@ impl Tree {
         near.find(|n| self.hops[**n][to] < hops).copied()
     }
 
-    /// The trunks on the way between two switches, each in the direction in which it is passed.
+    /// The trunks on the way between two switches, each in the direction of travel.
     pub fn way(&self, from: usize, to: usize) -> Vec<(usize, usize)> {
         let mut way = Vec::new();
         let mut at = from;

@@ -1,16 +1,16 @@
-//! What a trunk carries: two trains of packets that cross it at the same time share it, and nothing else.
+//! The rate of a trunk, from two trains of packets that cross it at the same time and share nothing else.
 //!
-//! The paper (002, section 2.2) finds trunks that way. Here the tree is known by round trips, and trains tell how fast its trunks are, as
-//! far as two links can fill them.
+//! The paper (002, section 2.2) finds trunks in this way. Here round trips give the tree, and trains measure how fast its trunks
+//! are, as far as two links can fill them.
 
 use super::{Map, Probe};
 
-/// Trains that share a trunk take so much longer at least than each by itself, or the trunk carries more than both.
+/// If trains that share a trunk take less than this times as long as each alone, the trunk carries more than both.
 const SHARED: f64 = 1.25;
 
 impl Map {
-    /// Two pairs of nodes whose ways have the trunk in common, in this direction, and no other one; none if there are no such
-    /// pairs. No node is in both.
+    /// Two pairs of nodes whose ways share this trunk in this direction, and no other trunk; `None` if there are none. No node is
+    /// in both.
     #[must_use]
     pub fn pairs_across(&self, trunk: usize) -> Option<[Probe; 2]> {
         let (one, other) = self.trunks.get(trunk)?.between;
@@ -22,7 +22,7 @@ impl Map {
         }))
     }
 
-    /// Two nodes on the side of `switch` of its trunk to `but`, whose ways to that have no other trunk in common.
+    /// Two nodes on the side of `switch` of its trunk to `but`, whose ways to that trunk share no other trunk.
     fn apart(&self, switch: u32, but: u32) -> Option<[usize; 2]> {
         let own = self.switches.iter().find(|s| s.id == switch)?;
         let beyond = self.neighbours(switch).into_iter().filter(|n| *n != but);
@@ -31,7 +31,7 @@ impl Map {
         Some([found.next()?, found.next()?])
     }
 
-    /// A node on a switch or, if there is none, close to it, away from `back`.
+    /// A node on a switch or, if it has none, close to it, away from `back`.
     fn nearest(&self, switch: u32, back: u32) -> Option<usize> {
         let mut open = vec![(switch, back)];
         let mut at = 0;
@@ -48,13 +48,13 @@ impl Map {
     }
 }
 
-/// What a trunk carries, as a number of packets a second, from how long the packets of two trains come after each other: of each by
-/// itself, and of both at once, tried some times. None if it carries more than both: nobody knows how much then.
+/// The rate of a trunk in packets a second, from the intervals between the packets of two trains: each alone, and both at once in
+/// several tries. `None` if it carries more than both: then the rate is unknown.
 #[must_use]
 pub fn packets_per_s(alone_ns: [u64; 2], at_once_ns: &[[u64; 2]]) -> Option<f64> {
     let rate = |ns: u64| 1e9 / ns.max(1) as f64;
     let most_alone = rate(alone_ns[0]).max(rate(alone_ns[1]));
-    // Trains that hardly met say that there is room for both: the try in which they met most counts.
+    // Trains that hardly overlapped suggest that there is room for both: the try with most overlap counts.
     let together = at_once_ns.iter().map(|ns| rate(ns[0]) + rate(ns[1]));
     let together = together.min_by(f64::total_cmp)?;
     let is_shared = together * SHARED <= rate(alone_ns[0]) + rate(alone_ns[1]);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn pairs_have_the_trunk_in_common_and_nothing_else() {
-        // A root with two switches of nodes, one of which has a third behind it, and one switch that only leads on.
+        // A root with two switches of nodes, one of which has a third behind it, and a switch without nodes that leads on.
         let nodes: [&[usize]; 5] = [&[0, 1, 2], &[3, 4], &[5], &[], &[6, 7]];
         let map = map(&nodes, &[(0, 3), (1, 3), (1, 2), (3, 4)]);
         let pairs = |trunk| {
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(told([120_000; 2], &[[240_000; 2]]), Some(8.0));
         let met = [[12_000; 2], [24_000, 23_000], [18_000; 2]];
         assert_eq!(told([12_000; 2], &met), Some(85.0));
-        // Twice as fast, or more; or nothing was measured.
+        // Twice as fast or more; or nothing was measured.
         assert_eq!(told([12_000; 2], &[[12_000; 2], [12_500; 2]]), None);
         assert_eq!(told([12_000; 2], &[]), None);
     }

@@ -1,4 +1,4 @@
-//! Frames on their way in: rejoined, put in order, waited for but not for long.
+//! Incoming frames: reassembled and put in order, with a bounded wait.
 
 use std::collections::VecDeque;
 
@@ -22,8 +22,8 @@ struct Flow {
     next: u32,
     /// Slots of frame `next` and those behind it; [`NOTHING`] where no piece has come.
     ring: VecDeque<u32>,
-    /// Whole frames that wait for earlier ones, and since when, in the order in which they
-    /// became whole. Handed-over ones stay until they are at the front.
+    /// Complete frames that wait for earlier ones, and since when, in the order of
+    /// completion. Delivered ones stay until they are at the front.
     waiting: VecDeque<(u32, Time)>,
     /// Whether it stands in the list of flows that wait.
     in_blocked: bool,
@@ -44,7 +44,7 @@ pub(in crate::op) struct FrameReceiver {
 }
 
 impl FrameReceiver {
-    /// A piece came.
+    /// Handles a piece.
     ///
     /// # Errors
     /// [`Violation`]; nothing changed then.
@@ -151,8 +151,8 @@ impl FrameReceiver {
         }
     }
 
-    /// Waits no more for frames before `end`: hands over those that are whole,
-    /// and goes on from there.
+    /// Stops waiting for frames before `end`: delivers complete ones and continues from
+    /// `end`.
     fn skip_to(&mut self, index: usize, end: u32, shared: &mut Shared) {
         let flow = &mut self.flows[index];
         while flow.next != end {
@@ -194,7 +194,7 @@ impl FrameReceiver {
         self.held_bytes() + bytes <= shared.limits.frame_reassembly_bytes
     }
 
-    /// Gives up the frame whose first piece came first, with all before it in its flow.
+    /// Gives up the frame whose first piece arrived first, and all before it in its flow.
     fn give_up_oldest(&mut self, shared: &mut Shared) {
         if let Some((flow, sequence)) = self.partials.oldest() {
             self.skip_to(flow as usize, sequence.wrapping_add(1), shared);
@@ -240,7 +240,7 @@ impl FrameReceiver {
         Some(frame)
     }
 
-    /// Forgets what is not handed over yet, except what is ready for it; all flows begin at 0.
+    /// Forgets everything undelivered except frames that are ready; all flows begin at 0.
     pub fn reset(&mut self, shared: &mut Shared) {
         for flow in &mut self.flows {
             for slot in flow.ring.drain(..) {
@@ -254,7 +254,7 @@ impl FrameReceiver {
         self.blocked.clear();
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.ready.shrink_to(2 * self.ready.len());
         for flow in &mut self.flows {

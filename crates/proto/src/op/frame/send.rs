@@ -1,8 +1,8 @@
-//! Frames on their way out.
+//! Outgoing frames.
 //!
-//! A queue that stands takes all it is given: who sends much makes nobody wait who sends
-//! little, if the frames of both are here and not in a queue before this one. What is too
-//! much then is dropped from the front of the flow that has it (RFC 8290 section 4.1.3).
+//! A standing queue accepts everything: a flow that sends much delays no flow that sends little, if
+//! the frames of both queue here and not somewhere before. The excess is dropped from the front of the
+//! flow that causes it (RFC 8290 section 4.1.3).
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ pub(in crate::op) struct FrameSender {
     flows: Vec<Flow>,
     /// Bytes never sent.
     queued_bytes: usize,
-    /// Flows whose queue stands.
+    /// Number of flows with a standing queue.
     standing: usize,
     /// Frames sent completely once, oldest first, with their generation and when that was.
     /// Acknowledged ones stay until they are at the front.
@@ -81,9 +81,9 @@ impl FrameSender {
         }
     }
 
-    /// Queues a frame. A short frame in a large buffer moves to a small one, so that what is held
-    /// is about what is counted; where much waits, every frame does: a device reads each into a buffer
-    /// for the longest.
+    /// Queues a frame. A short frame in a large buffer moves to a small one, so that memory use is
+    /// about what is counted. When much waits, every frame moves to a fitting buffer, because a device
+    /// reads each into a buffer for the longest.
     pub fn push(&mut self, now: Time, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
         let is_short = frame.len() <= SMALL_BUFFER_BYTES;
         let is_large = frame.capacity() >= LARGE_BUFFER_BYTES / 2;
@@ -118,7 +118,7 @@ impl FrameSender {
         shared.turns.wake(Source::Frames(flow), &mut to.state);
     }
 
-    /// Drops the oldest frame of a flow of which nothing was sent. Returns whether there was one.
+    /// Drops the oldest unsent frame of a flow. Returns whether there was one.
     fn drop_oldest(&mut self, index: usize, shared: &mut Shared) -> bool {
         let from = &mut self.flows[index];
         let unsent = |w: &Waiting| self.units.get(w.slot).is_unsent();
@@ -148,7 +148,7 @@ impl FrameSender {
         }
     }
 
-    /// Where `flow` stands.
+    /// The turn state of `flow`.
     pub fn state(&mut self, flow: u8) -> &mut SourceState {
         &mut self.flows[usize::from(flow)].state
     }
@@ -185,7 +185,7 @@ impl FrameSender {
         Written::Content(content)
     }
 
-    /// The frame of a flow whose turn it is: the one that was begun, or else the oldest that
+    /// The next frame of the flow whose turn it is: one that is partly sent, or else the oldest that
     /// is not overdue.
     #[inline]
     fn front(&mut self, now: Time, index: usize, shared: &mut Shared) -> Option<u32> {
@@ -259,9 +259,9 @@ impl FrameSender {
         self.queued_bytes
     }
 
-    /// Starts afresh: all flows begin at 0. Takes out the frames of which nothing was
-    /// sent yet, with when they were queued and their flows, in order, and counts the others. Slots keep their
-    /// generations, so that the fate of what was sent before means nothing.
+    /// Restarts: all flows begin at 0. Returns the unsent frames in order, with their queueing times
+    /// and flows, and counts the others as given up. Slots keep their generations, so that fates of
+    /// earlier content are ignored.
     pub fn drain(&mut self, shared: &mut Shared) -> Vec<(Time, u8, Vec<u8>)> {
         let mut unsent = Vec::new();
         for flow in &mut self.flows {
@@ -289,7 +289,7 @@ impl FrameSender {
         unsent
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.units.trim();
         self.sent.shrink_to(2 * self.sent.len());

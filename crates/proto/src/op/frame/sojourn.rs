@@ -1,19 +1,19 @@
-//! How long the frames of a flow wait to be sent, and what follows from it.
+//! How long the frames of a flow wait to be sent (sojourn time), and when to drop one.
 //!
-//! A queue that was short a moment ago is a burst, and does good. One in which for a while
-//! every frame has waited is *standing* (CoDel, RFC 8289): it delays, and adds nothing. That
-//! is looked at for each flow (FlowQueue-CoDel, RFC 8290), since flows take turns: a short one
-//! does not wait for a long one, if both are here and not in a queue somebody else keeps.
+//! A queue that was short a moment ago is a burst, which is good. If every frame has waited
+//! for a while, the queue is *standing* (CoDel, RFC 8289): it adds delay and no throughput.
+//! Each flow is judged alone (FlowQueue-CoDel, RFC 8290), since flows take turns: a short flow
+//! does not wait for a long one, if both queue here and not somewhere before.
 //!
-//! What is different: TCP has packets of 62,000 bytes and more here, so that what it
-//! keeps under way at least is a queue of many times CoDel's target on a slow link; and
-//! links hang for a moment. So frames are dropped late, and one for each time the queue is
-//! gone through: TCP slows down once for all that was lost within a round trip.
+//! Two things differ. TCP has packets of 62,000 bytes and more here, so that its minimum in
+//! flight is a queue of many times CoDel's target on a slow link; and links hang for a moment.
+//! So frames are dropped late, and one for each time that the queue is gone through: TCP slows
+//! down once for all losses of a round trip.
 
 use crate::Time;
 use crate::op::limits::{FRAMES_KEPT, LATE, STANDING_AFTER, STANDING_DROP_AFTER};
 
-/// What is known of the waiting of one flow's frames.
+/// State of one flow's queueing.
 #[derive(Debug, Default)]
 pub(super) struct Sojourn {
     /// Since when every frame was late.
@@ -25,8 +25,8 @@ pub(super) struct Sojourn {
 }
 
 impl Sojourn {
-    /// A frame that waits since `queued` has its turn, with so many `behind` it. Returns
-    /// whether it is to be dropped instead.
+    /// It is the turn of a frame queued at `queued`, with `behind` frames after it. Returns
+    /// whether to drop it instead.
     #[inline]
     pub fn on_turn(&mut self, now: Time, queued: Time, behind: usize) -> bool {
         let waited = now.since(queued);
@@ -41,7 +41,7 @@ impl Sojourn {
             return false;
         }
         let overdue_since = *self.overdue_since.get_or_insert(now);
-        // What was queued before the last drop says nothing of what came of it.
+        // Frames queued before the last drop do not show its effect.
         let drops = now.since(overdue_since) >= STANDING_DROP_AFTER
             && behind >= FRAMES_KEPT
             && self.dropped_at.is_none_or(|at| queued > at);
@@ -74,8 +74,8 @@ mod tests {
 
     const MANY: usize = 100;
 
-    /// A frame has its turn every `every_ms` until `until_ms`, each having waited as long as
-    /// `waited_ms` says of that time. Returns when frames were dropped.
+    /// A frame has its turn every `every_ms` until `until_ms`, after waiting for `waited_ms`
+    /// of that time. Returns when frames were dropped.
     fn turns(
         sojourn: &mut Sojourn,
         every_ms: u64,
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn bursts_do_not_stand() {
         let mut sojourn = Sojourn::default();
-        // Every 90 ms there is nothing, however long it was.
+        // Every 90 ms the queue is empty, however long it was.
         let waited = |at: u64| if at.is_multiple_of(90) { 0 } else { 300 };
         for until in (10..2000).step_by(30) {
             turns(&mut sojourn, 1, until, MANY, waited);
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(dropped, []);
     }
 
-    /// A link hangs: what waits then waits so much longer, what comes behind does not.
+    /// A link hangs: frames queued then wait that much longer, later ones do not.
     #[test]
     fn a_hang_drops_nothing() {
         for hang_ms in [25, 300, 5_000] {

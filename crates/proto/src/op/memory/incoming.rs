@@ -1,4 +1,4 @@
-//! What comes of memory operations: the peer's puts, and answers to the gets of this end.
+//! Incoming memory operations: the peer's puts, and answers to this end's gets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +11,10 @@ use crate::op::{OpError, OpEvent, Violation};
 use crate::segment::RangeSet;
 use crate::wire::{MemoryRecord, MemoryStatus, OPERATIONS_MAX, OperationKind, PutTarget, Stretch};
 
-/// What may be kept of the gaps of all operations with a peer, in bytes of memory.
+/// Memory for the gaps of all operations with a peer, in bytes.
 const GAPS_BYTES_MAX: usize = 4 << 20;
 
-/// A put of the peer's some of which has come.
+/// A put of the peer's that has begun to arrive.
 #[derive(Debug)]
 struct Placing {
     target: PutTarget,
@@ -36,18 +36,18 @@ struct Fetching {
 pub(super) struct Incoming {
     /// Puts of the peer that are over.
     over: RangeSet,
-    /// Those of which something is there, and not all.
+    /// Puts that have arrived in part.
     placing: BTreeMap<u64, Placing>,
-    /// Gets of this end from the oldest on that is not over; none for those that are.
+    /// This end's gets from the oldest unfinished one on; `None` for finished ones.
     gets: VecDeque<Option<Fetching>>,
     /// The number of the first of them.
     first_get: u64,
-    /// Memory of what is known of gaps.
+    /// Memory of the gaps.
     gaps_bytes: usize,
 }
 
-/// Puts what is new of a piece where it belongs: each byte once. Bytes count from the beginning of the operation, and `base` is
-/// where that is in the handle.
+/// Places the new bytes of a piece, each byte once. Offsets count from the beginning of the operation,
+/// which is at `base` in the handle.
 fn place(
     memory: &mut dyn Memory,
     (handle, base): (u64, u64),
@@ -96,7 +96,7 @@ impl Incoming {
         })
     }
 
-    /// A piece of a put came.
+    /// Handles a piece of a put.
     ///
     /// # Errors
     /// [`Violation`].
@@ -118,7 +118,7 @@ impl Incoming {
             return Err(Violation::TooManyOperations);
         }
         let Some(placing) = self.placing.remove(&number) else {
-            // Who leaves the target out knows that this end has it.
+            // A peer omits the target only if it knows that this end has it.
             let target = target.ok_or(Violation::UnknownOperation)?;
             match reach.regions.admit(&target.to, true) {
                 Ok((region, _)) => {
@@ -185,7 +185,7 @@ impl Incoming {
         result
     }
 
-    /// A put of the peer's is over: it is told.
+    /// A put of the peer's has ended: reports it.
     fn end(&mut self, number: u64, status: MemoryStatus, shared: &mut Shared) {
         self.over.insert(number..number + 1);
         shared.stats.accesses_refused += u64::from(status != MemoryStatus::Done);
@@ -193,12 +193,12 @@ impl Incoming {
         shared.tell_end(told);
     }
 
-    /// Whether no more gaps are to be remembered. No sender that cuts pieces as packets go comes near.
+    /// Whether no more gaps may be remembered. A sender whose pieces are packets does not come near.
     fn is_scattered(&self, have: &RangeSet) -> bool {
         have.range_count() >= RANGES_MAX || self.gaps_bytes > GAPS_BYTES_MAX
     }
 
-    /// A piece came of what a get asked for.
+    /// Handles a piece of the answer to a get.
     ///
     /// # Errors
     /// [`Violation`].
@@ -242,7 +242,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The peer does not give what a get asked for.
+    /// The peer refuses a get.
     ///
     /// # Errors
     /// [`Violation::UnknownOperation`].
@@ -276,7 +276,7 @@ impl Incoming {
         }
     }
 
-    /// The peer began afresh: what becomes of this end's gets is known, they are broken.
+    /// The peer restarted: this end's gets are broken.
     pub fn reset(&mut self, shared: &mut Shared) {
         for index in 0..self.gets.len() {
             if let Some(fetching) = &self.gets[index] {
@@ -288,7 +288,7 @@ impl Incoming {
         *self = Incoming::default();
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.gets.shrink_to(2 * self.gets.len());
     }

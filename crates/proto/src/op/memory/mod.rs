@@ -1,12 +1,12 @@
-//! Memory operations: puts and gets between the programs' memory at both ends, with no buffer between.
+//! Memory operations: puts and gets between the programs' memory at both ends, without intermediate buffers.
 //!
-//! A *put* carries bytes to a region of the peer's, a *get* fetches some from there (RDMA write and read). Each byte goes
-//! straight to where it belongs, whichever packet comes first, once. How an operation ended is told once
-//! ([`OpEvent::Operation`](super::OpEvent::Operation)): a put ends when the peer says that all bytes are there, so that it is
-//! never said to have succeeded when it was refused.
+//! A *put* carries bytes to a region of the peer's, a *get* fetches some from there (RDMA write and read). Each byte is
+//! placed once, at its destination, in whatever order packets arrive. The end of an operation is reported once
+//! ([`OpEvent::Operation`](super::OpEvent::Operation)): a put ends when the peer says that all bytes are there, so that a
+//! refused put never seems to succeed.
 //!
-//! The verbs are those of paper 003 and of the Virtual Interface Architecture (1.0, sections 2.4 and 3); that the pieces carry
-//! where they belong is iWARP's idea (RFC 5041, section 5).
+//! The verbs are those of paper 003 and of the Virtual Interface Architecture (1.0, sections 2.4 and 3); that each piece
+//! carries its destination is iWARP's idea (RFC 5041, section 5).
 
 mod incoming;
 mod outgoing;
@@ -25,34 +25,34 @@ use crate::wire::{
     MemoryRecord, MemoryStatus, OPERATION_BYTES_MAX, OperationKind, PutTarget, Stretch,
 };
 
-/// What is to be put.
+/// A put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Put {
-    /// The bytes: so many as the target takes, from the beginning of this handle of the [`Memory`] on.
+    /// Its bytes: as many as the target takes, from the beginning of this handle of the [`Memory`].
     pub handle: u64,
-    /// Where they go, and what the peer's program is told then.
+    /// Their destination, and the notification of the peer's program.
     pub target: PutTarget,
-    /// What the event of its end says.
+    /// Returned in the event of its end.
     pub token: u64,
 }
 
-/// What is to be fetched.
+/// A get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Get {
     /// Which bytes of the peer's.
     pub from: Stretch,
-    /// Where they go: from the beginning of this handle of the [`Memory`] on.
+    /// Their destination: the beginning of this handle of the [`Memory`].
     pub handle: u64,
-    /// What the event of its end says.
+    /// Returned in the event of its end.
     pub token: u64,
 }
 
 /// The operations of both ends of a bundle.
 #[derive(Debug, Default)]
 pub(super) struct MemoryOperations {
-    /// What this end sends: its puts, and answers to the peer's gets.
+    /// Outgoing: this end's puts, and answers to the peer's gets.
     pub out: Outgoing,
-    /// What comes: the peer's puts, and answers to the gets of this end.
+    /// Incoming: the peer's puts, and answers to this end's gets.
     incoming: Incoming,
 }
 
@@ -60,8 +60,8 @@ impl MemoryOperations {
     /// Begins a put.
     ///
     /// # Errors
-    /// [`OpError::TooLarge`], or [`OpError::Full`]: the oldest of the last
-    /// [`OPERATIONS_MAX`](crate::wire::OPERATIONS_MAX) is not over.
+    /// [`OpError::TooLarge`], or [`OpError::Full`]: the oldest of the last [`OPERATIONS_MAX`](crate::wire::OPERATIONS_MAX)
+    /// has not ended.
     pub fn put(&mut self, put: Put, shared: &mut Shared) -> Result<(), OpError> {
         check_length(put.target.to.total)?;
         self.out.put(put, shared)
@@ -125,13 +125,13 @@ impl MemoryOperations {
         self.incoming.request(operation)
     }
 
-    /// The peer began afresh: what was under way is broken.
+    /// The peer restarted: operations under way are broken.
     pub fn reset(&mut self, shared: &mut Shared) {
         self.out.reset(shared);
         self.incoming.reset(shared);
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.out.trim();
         self.incoming.trim();
@@ -152,7 +152,7 @@ fn check_length(bytes: u64) -> Result<(), OpError> {
     }
 }
 
-/// What a piece of something empty counts as, so that it is owed as well.
+/// The weight of a piece: not 0 even if it is empty, so that it is owed as well.
 const fn weight(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes }
 }

@@ -1,4 +1,4 @@
-//! What this end sends of memory operations: its own puts, and answers to the peer's gets.
+//! Outgoing memory operations: this end's puts, and answers to the peer's gets.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,13 +16,13 @@ use crate::wire::{
     put_header_bytes, write_answer_header, write_put_header,
 };
 
-/// A put that is over, in the row of those that may not be.
+/// A finished put, in `puts`.
 const OVER: u32 = u32::MAX;
 
 /// What bytes are sent for.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
-    /// A put of this end's.
+    /// A put of this end.
     Put {
         operation: u32,
         target: PutTarget,
@@ -35,7 +35,7 @@ enum Purpose {
         number: u64,
         region: RegionId,
         base: u64,
-        /// The key by which the program is told of it, if it is.
+        /// The key to notify the program with, if it wants that.
         told: Option<u64>,
     },
 }
@@ -55,7 +55,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// Where its byte `offset` is in the handle.
+    /// The position of its byte `offset` in the handle.
     fn place(&self, offset: u64) -> u64 {
         match self.purpose {
             Purpose::Put { .. } => offset,
@@ -99,7 +99,7 @@ impl Transfer {
         Some(weight(bytes))
     }
 
-    /// Whether what it sends is still there to be sent.
+    /// Whether its source still exists.
     fn is_admitted(&self, reach: &Reach) -> bool {
         match self.purpose {
             Purpose::Put { .. } => true,
@@ -114,7 +114,7 @@ pub(in crate::op) struct Outgoing {
     slots: Vec<Transfer>,
     free: Vec<u32>,
     next_generation: u32,
-    /// The slots of this end's puts from the oldest on that is not over, [`OVER`] for those that are.
+    /// Slots of this end's puts from the oldest unfinished one on, [`OVER`] for finished ones.
     puts: VecDeque<u32>,
     /// The number of the first of them.
     first_put: u64,
@@ -155,7 +155,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// The peer asks for bytes. A request that came before does nothing.
+    /// The peer asks for bytes. A repeated request does nothing.
     ///
     /// # Errors
     /// [`Violation::TooManyOperations`].
@@ -177,7 +177,7 @@ impl Outgoing {
             return Err(Violation::TooManyOperations);
         }
         self.seen.insert(number..number + 1);
-        // The peer has all that it asked for before.
+        // The peer has all that it asked for before these.
         let still_open = self.answers.split_off(&number.saturating_sub(open.into()));
         for slot in core::mem::replace(&mut self.answers, still_open).into_values() {
             self.end_answer(slot, shared);
@@ -198,7 +198,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A put of this end's is over.
+    /// A put of this end has ended.
     ///
     /// # Errors
     /// [`Violation::UnknownOperation`].
@@ -289,7 +289,7 @@ impl Outgoing {
         Some(transfer).filter(|t| t.live && t.generation == generation)
     }
 
-    /// The state of what is sent from a slot, as a source.
+    /// Turn state of a slot's operation.
     pub fn state(&mut self, slot: u32, generation: u32) -> Option<&mut SourceState> {
         self.find(slot, generation).map(|t| &mut t.state)
     }
@@ -328,7 +328,7 @@ impl Outgoing {
         Written::Content(content(slot, generation, offset, bytes))
     }
 
-    /// The region that an answer is read from is no more.
+    /// The source region of an answer is gone.
     fn give_up(&mut self, slot: u32, shared: &mut Shared) {
         if let Purpose::Answer { number, .. } = self.slots[slot as usize].purpose {
             self.answers.remove(&number);
@@ -346,7 +346,7 @@ impl Outgoing {
         transfer.in_lost_list
     }
 
-    /// Writes the first lost piece again. `None` if it does not fit, or there is nothing any more.
+    /// Writes the first lost piece again. `None` if it does not fit, or nothing is left.
     pub fn write_lost(
         &mut self,
         slot: u32,
@@ -371,7 +371,7 @@ impl Outgoing {
         Some(content(slot, generation, offset, bytes))
     }
 
-    /// Writes of what was sent before what the peer is not known to have and fits.
+    /// Writes the first unacknowledged part of what was sent before, as much as fits.
     pub fn write_again(
         &mut self,
         (slot, generation): (u32, u32),
@@ -445,7 +445,7 @@ impl Outgoing {
         self.lost_bytes as usize
     }
 
-    /// The peer began afresh: what becomes of this end's puts is not known.
+    /// The peer restarted: the outcome of this end's puts is unknown.
     pub fn reset(&mut self, shared: &mut Shared) {
         for transfer in self.slots.iter_mut().filter(|transfer| transfer.live) {
             shared.turns.rest(&mut transfer.state);
@@ -464,7 +464,7 @@ impl Outgoing {
         };
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         if self.free.len() == self.slots.len() {
             self.slots = Vec::new();
@@ -492,7 +492,7 @@ fn content(slot: u32, generation: u32, offset: u64, bytes: u64) -> Content {
     }
 }
 
-/// The peer must not have what it asked for.
+/// Refuses the peer's request.
 fn refuse(number: u64, status: MemoryStatus, shared: &mut Shared) {
     shared.stats.accesses_refused += 1;
     let told = done(OperationKind::Get, number as u32, status);

@@ -10,14 +10,14 @@ pub(super) struct Owed {
     total: u64,
     /// Everything before it was sent at least once.
     next: u64,
-    /// What the peer has.
+    /// What the peer has acknowledged.
     acked: RangeSet,
-    /// What is to be sent again.
+    /// What must be sent again.
     lost: RangeSet,
 }
 
 impl Owed {
-    /// All of so many bytes.
+    /// All of `total` bytes are owed.
     pub fn new(total: u64) -> Owed {
         Owed {
             total,
@@ -42,7 +42,7 @@ impl Owed {
         self.acked.first_gap(range.start..range.end.min(self.next))
     }
 
-    /// So many of what was never sent are sent.
+    /// `bytes` of the unsent were sent.
     pub fn sent(&mut self, bytes: u64) {
         self.next += bytes;
     }

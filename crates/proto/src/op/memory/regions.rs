@@ -1,4 +1,4 @@
-//! The memory that operations reach: whose it is, and who may do what with it.
+//! The memory that operations reach: its owners and access rights.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use crate::wire::{MemoryStatus, Stretch};
 /// Regions that a node may have registered at once.
 pub const REGIONS_MAX: usize = 1 << 21;
 
-/// The memory of the program, which the driver has. It is named by *handles* that the driver gives out: of a region, of
-/// what a put sends, of what a get fills. Nothing is asked for beyond the bytes that the handle was given out for.
+/// The program's memory, which the driver has. *Handles* name it, which the driver gives out: for a region, for
+/// the source of a put, for the destination of a get. No access goes beyond the bytes of a handle.
 pub trait Memory: Send {
     /// Copies bytes of `handle` from `offset` on.
     fn read(&self, handle: u64, offset: u64, into: &mut [u8]);
@@ -37,18 +37,18 @@ pub struct Region {
     pub handle: u64,
     /// Its length; at most 2^62.
     pub bytes: u64,
-    /// What peers call its first byte: 0, or the address that it has at its owner.
+    /// The peers' address of its first byte: 0, or its address at the owner.
     pub origin: u64,
     /// Whether peers may read it.
     pub is_readable: bool,
     /// Whether peers may write to it.
     pub is_writable: bool,
-    /// Whether the program is told of each of their puts and gets.
+    /// Whether the program is notified of each of their puts and gets.
     pub is_told: bool,
 }
 
 impl Region {
-    /// Where in it `stretch` begins, if a peer may have that, to write to it or to read it.
+    /// The offset of `stretch` in it, if a peer may access that, to write or to read.
     ///
     /// # Errors
     /// Why not.
@@ -68,7 +68,7 @@ impl Region {
         }
     }
 
-    /// Where in it a place is that a peer was admitted to.
+    /// The offset in it of an admitted address.
     pub(in crate::op) const fn offset_of(&self, base: u64) -> u64 {
         base.wrapping_sub(self.origin)
     }
@@ -90,7 +90,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Lets peers reach a region by `key`, which should be random: who knows it may.
+    /// Lets peers reach a region by `key`, which should be random: whoever knows it has access.
     ///
     /// # Errors
     /// [`OpError::KeyInUse`]; [`OpError::Full`]: there are [`REGIONS_MAX`].
@@ -158,17 +158,17 @@ impl Regions {
         self.by_key.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no regions.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 }
 
-/// The node's memory and its regions: what all its bundles reach.
+/// The node's memory and its regions, which all its bundles reach.
 pub struct Reach {
     /// The bytes.
     pub memory: Box<dyn Memory>,
-    /// What of them peers may reach.
+    /// The regions that peers may reach.
     pub regions: Regions,
 }
 

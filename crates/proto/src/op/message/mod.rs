@@ -16,7 +16,7 @@ const UNTAGGED: u8 = 0;
 /// The last byte of a message's unit with one.
 const TAGGED: u8 = 1;
 
-/// What a message whose unit is `total` bytes long costs of the bundle's window.
+/// What a message, with a unit of `total` bytes, costs of the bundle's window.
 fn charge_bytes(total: u32) -> u64 {
     u64::from(total) + MESSAGE_OVERHEAD_BYTES
 }

@@ -1,4 +1,4 @@
-//! Messages on their way in: rejoined and put in order.
+//! Incoming messages: reassembled and put in order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ struct Flow {
 #[derive(Debug, Default)]
 pub(in crate::op) struct MessageReceiver {
     flows: Vec<Flow>,
-    /// Where a flow stands in `flows`.
+    /// Index of a flow in `flows`.
     by_flow: BTreeMap<u32, u32>,
     /// The flow used last, and where it stands: the common case.
     last: Option<(u32, u32)>,
@@ -37,7 +37,7 @@ pub(in crate::op) struct MessageReceiver {
     /// Room in all rings.
     rings: usize,
     partials: Partials,
-    /// Whole and in order, with what each is worth of the bundle's window.
+    /// Complete and in order, each with its cost of the bundle's window.
     ready: VecDeque<(Message, u64)>,
     /// Memory of `ready`.
     ready_bytes: usize,
@@ -69,8 +69,8 @@ impl MessageReceiver {
             shared.stats.pieces_duplicate += 1;
             return Ok(());
         }
-        // Every message in a ring, from `next` to the last one of which a piece came, was paid for
-        // and is not consumed yet.
+        // Each message of a ring, from `next` to the last one with a piece, is charged and not
+        // consumed yet.
         let longer = (ahead as usize + 1).saturating_sub(flow.ring.len());
         let paid = shared.message_window.open_bytes() / MESSAGE_OVERHEAD_BYTES;
         if longer > 0 && (self.span + longer) as u64 > paid {
@@ -100,7 +100,7 @@ impl MessageReceiver {
         Ok(())
     }
 
-    /// Where `flow` stands; a new one is added.
+    /// Index of `flow`; adds a new one.
     fn index(&mut self, flow: u32) -> Result<usize, Violation> {
         if let Some((_, index)) = self.last.filter(|l| l.0 == flow) {
             return Ok(index as usize);
@@ -169,7 +169,8 @@ impl MessageReceiver {
         Some(message)
     }
 
-    /// Starts afresh: all flows begin at 0. What is whole and in order can still be fetched.
+    /// Restarts: all flows begin at 0. Messages that are complete and in order can still be
+    /// fetched.
     pub fn reset(&mut self, shared: &mut Shared) {
         for flow in &mut self.flows {
             for slot in flow.ring.drain(..).filter(|slot| *slot != NOTHING) {
@@ -187,7 +188,7 @@ impl MessageReceiver {
         }
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.ready.shrink_to(2 * self.ready.len());
     }

@@ -12,7 +12,7 @@ use crate::op::unit::Units;
 use crate::op::{OpError, OpEvent, Policy};
 use crate::wire::{UnitClass, Writer};
 
-/// About what it takes to remember a message beside its data.
+/// Approximate memory of a message beside its data.
 const UNIT_BYTES: usize = MESSAGE_OVERHEAD_BYTES as usize;
 
 /// Room in a flow's queue that is kept when the queue is empty.
@@ -32,7 +32,7 @@ struct Flow {
 pub(in crate::op) struct MessageSender {
     pub units: Units,
     flows: Vec<Flow>,
-    /// Where a flow stands in `flows`.
+    /// Index of a flow in `flows`.
     by_flow: BTreeMap<u32, u32>,
     /// The flow used last, and where it stands: the common case.
     last: Option<(u32, u32)>,
@@ -40,7 +40,7 @@ pub(in crate::op) struct MessageSender {
     queues: usize,
     /// Bytes never sent.
     queued_bytes: usize,
-    /// Memory of what was never acknowledged.
+    /// Memory of unacknowledged messages.
     kept_bytes: usize,
     /// Whether a message was refused and the event is owed.
     was_full: bool,
@@ -95,7 +95,7 @@ impl MessageSender {
         Ok(())
     }
 
-    /// Where `flow` stands; a new one is added.
+    /// Index of `flow`; adds a new one.
     fn index(&mut self, flow: u32) -> Result<u32, OpError> {
         if let Some((_, index)) = self.last.filter(|l| l.0 == flow) {
             return Ok(index);
@@ -114,7 +114,7 @@ impl MessageSender {
         Ok(index)
     }
 
-    /// Where the flow at `index` stands.
+    /// Turn state of the flow at `index`.
     pub fn state(&mut self, index: u32) -> &mut SourceState {
         &mut self.flows[index as usize].state
     }
@@ -175,7 +175,7 @@ impl MessageSender {
         }
     }
 
-    /// Memory of what was never acknowledged, in bytes.
+    /// Memory of unacknowledged messages, in bytes.
     pub const fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
@@ -185,13 +185,13 @@ impl MessageSender {
         self.queued_bytes
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.units.trim();
     }
 
-    /// Starts afresh: all flows begin at 0. Messages not acknowledged are gone, and
-    /// the application is told how many.
+    /// Restarts: all flows begin at 0. Unacknowledged messages are lost, and the
+    /// application learns how many.
     pub fn reset(&mut self, shared: &mut Shared) {
         let count = self.units.len();
         self.units.remove_all(&mut shared.pool);
@@ -219,7 +219,8 @@ impl MessageSender {
     }
 }
 
-/// What a message takes until it is acknowledged. Its buffer may be longer than it is.
+/// Memory of a message until it is acknowledged. Its buffer may be longer than the
+/// message.
 const fn memory_of(unit: &Vec<u8>) -> usize {
     unit.capacity() + UNIT_BYTES
 }

@@ -1,17 +1,17 @@
-//! How much of what is written to a stream may wait to be sent.
+//! How much written data of a stream may wait to be sent.
 
-/// What waits behind more than this has left the processor's own cache when it is sent, and costs
-/// more to carry.
+/// Data that waits behind more than this has left the processor's own cache when it is sent, and costs more to
+/// carry.
 const BYTES_MIN: u64 = 1024 * 1024;
 /// So many times its own size must go without it being too little before it shrinks.
 const CALM: u64 = 64;
 
-/// As little as keeps the links busy. More is needed where the application is not there, for want of a processor,
-/// to write when there is room again: then everything was sent before it came.
+/// The least that keeps the links busy. It grows if the application gets no processor in time to refill it: then
+/// everything was sent before it wrote again.
 #[derive(Debug)]
 pub(super) struct QueueBound {
     bytes: u64,
-    /// The application was told of room, and has not written since.
+    /// The application was offered room, and has not written since.
     is_offered: bool,
     /// Sent since it was changed or was too little.
     calm_bytes: u64,
@@ -31,7 +31,7 @@ impl QueueBound {
         self.bytes.min(most as u64)
     }
 
-    /// The application was told that there is room again.
+    /// The application was offered room again.
     pub const fn on_offered(&mut self) {
         self.is_offered = true;
     }
@@ -41,7 +41,7 @@ impl QueueBound {
         self.is_offered = false;
     }
 
-    /// So many bytes were sent; `is_dry`: nothing waits any more.
+    /// `bytes` were sent; `is_dry`: nothing waits any more.
     pub fn on_sent(&mut self, bytes: u64, is_dry: bool, most: usize) {
         self.calm_bytes += bytes;
         if is_dry && self.is_offered {

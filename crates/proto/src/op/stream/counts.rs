@@ -1,5 +1,5 @@
-//! Sums over streams: of a bundle, and of each owner of streams in it. They are kept as streams
-//! change, so that nobody has to look at all of them.
+//! Sums over streams, of a bundle and of each owner in it. They are updated as streams change, so
+//! that no code iterates over all streams.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::Stream;
 use super::receive::ReceiveHalf;
 use crate::op::limits::{OWNERS_MAX, REPORT_BYTES};
 
-/// What is counted of a stream; or the sums over many.
+/// Counts of a stream, or the sums over many.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     /// Bytes never sent.
@@ -20,18 +20,18 @@ pub(super) struct Counts {
     pub kept: u64,
     /// 1 for a stream whose FIN or RESET the peer has not acknowledged.
     pub ends_owed: u64,
-    /// Bytes written beyond what the peer admits.
+    /// Bytes written beyond the peer's windows.
     pub ahead: u64,
-    /// Bytes written, that the peer admits, and not known to have been read, but for the few of which
-    /// the peer would not tell.
+    /// Bytes written within the peer's windows and not known to have been read, except a few that the
+    /// peer would not report.
     pub unread_there: u64,
     /// Bytes that have come and were not read.
     pub unread_here: u64,
-    /// Memory of what is known of gaps in what the peer sends.
+    /// Memory of the gaps in the peer's data.
     pub gaps_bytes: u64,
-    /// Memory outside of the stream itself, for what is written to it.
+    /// Heap memory of the stream's sending half.
     pub sending_heap_bytes: u64,
-    /// Memory outside of the stream itself, for what comes of it.
+    /// Heap memory of the stream's receiving half.
     pub receiving_heap_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ impl Counts {
         counts
     }
 
-    /// What is counted of what comes on a stream.
+    /// Counts of the receiving half.
     #[inline]
     fn see_received(&mut self, receive: &ReceiveHalf) {
         self.unread_here = receive.unread_bytes();
@@ -77,7 +77,7 @@ impl Counts {
         ]
     }
 
-    /// Those of them that are [seen of what comes](Counts::see_received).
+    /// Those of the counts that [`see_received`](Counts::see_received) counts.
     fn received(&mut self) -> [&mut u64; 3] {
         [
             &mut self.unread_here,
@@ -86,7 +86,7 @@ impl Counts {
         ]
     }
 
-    /// What was `before` is `after` now.
+    /// Replaces `before` by `after`.
     fn shift(&mut self, mut before: Counts, mut after: Counts) {
         shift_each(self.fields(), before.fields(), after.fields());
     }
@@ -110,7 +110,8 @@ fn shift_each<const FIELDS: usize>(
 pub(super) struct Sums {
     /// Over all streams.
     pub all: Counts,
-    /// Over those of each owner but 0, with how many they are. Whoever has no stream is not here.
+    /// For each owner but 0: the sums over its streams, and their number. Owners without a stream are
+    /// not here.
     owners: BTreeMap<u32, (Counts, usize)>,
 }
 
@@ -133,8 +134,8 @@ impl Sums {
         stream.counted = Counts::default();
     }
 
-    /// A stream is `owner`'s from now on. Returns whether there was room for an owner more; if not, it
-    /// is nobody's.
+    /// Gives a stream to `owner`. Returns whether there was room for another owner; if not, the
+    /// stream is nobody's.
     pub fn set_owner(&mut self, stream: &mut Stream, owner: u32) -> bool {
         let counted = stream.counted;
         if stream.owner != 0
@@ -159,7 +160,7 @@ impl Sums {
         has_room
     }
 
-    /// The sums over the streams of `owner`; none if it is nobody.
+    /// The sums over the streams of `owner`; `None` if it is nobody.
     pub fn of_owner(&self, owner: u32) -> Option<&Counts> {
         if owner == 0 {
             return None;
@@ -171,7 +172,7 @@ impl Sums {
         self.change(owner, |sums| sums.shift(before, after));
     }
 
-    /// Changes the sums over all streams, and those over the streams of `owner`, if it is somebody.
+    /// Changes the sums over all streams and, if `owner` is somebody, over its streams.
     #[inline]
     fn change(&mut self, owner: u32, mut change: impl FnMut(&mut Counts)) {
         change(&mut self.all);
@@ -183,7 +184,7 @@ impl Sums {
         debug_assert!(self.is_part_of_all(owner));
     }
 
-    /// Whether nothing is more of an owner's streams than of all.
+    /// Whether no sum over an owner's streams exceeds that over all.
     fn is_part_of_all(&self, owner: u32) -> bool {
         let (mut all, sums) = (self.all, self.of_owner(owner));
         let mut sums = sums.copied().unwrap_or_default();
@@ -204,7 +205,7 @@ impl Sums {
         debug_assert_eq!(stream.counted, Counts::of(stream));
     }
 
-    /// Something of a stream has come: as [`count`](Sums::count), but nothing else has changed.
+    /// Data of a stream has arrived: like [`count`](Sums::count), but nothing else has changed.
     #[inline]
     pub fn count_received(&mut self, stream: &mut Stream) {
         let mut before = stream.counted;

@@ -1,8 +1,8 @@
 //! Byte streams: both directions, each with its own end (RFC 9000 sections 2 to 4).
 //!
-//! A stream is forgotten when both halves are done; what still comes for it is
-//! ignored. Streams are told apart from forgotten ones by their order: a node opens
-//! its streams in order of their ids, so when one comes, all before it are expected.
+//! A stream is forgotten when both halves are done; later records for it are ignored. Their order
+//! distinguishes new streams from forgotten ones: a node opens its streams in order of their ids, so
+//! when one comes, all before it are expected.
 
 mod bound;
 mod counts;
@@ -39,17 +39,17 @@ const CHECKED_MAX: usize = 16;
 #[derive(Debug)]
 struct Stream {
     id: u64,
-    /// What it was opened for, if this end opened it; else 0, and means nothing.
+    /// The service, if this end opened it; else 0, without meaning.
     service: u32,
-    /// Whom what it holds counts for; 0: nobody in particular.
+    /// The owner, for the counts; 0: nobody.
     owner: u32,
-    /// Whether the application knows it: it opened it, or was told of it.
+    /// Whether the application knows it: it opened it, or got an event.
     known: bool,
     /// Whether anything came that says what became of it at the end that opened it.
     heard: bool,
     send: SendHalf,
     receive: ReceiveHalf,
-    /// What of it is in the sums.
+    /// What the sums contain for it.
     counted: Counts,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Streams {
     openings: Openings,
     /// One past the highest stream of the peer known so far, in its order.
     next_peer: u64,
-    /// Streams of the peer known to have been opened, of whose opening nothing has come yet.
+    /// The peer's streams that are known to be open, and of whose opening nothing has come yet.
     unheard: u64,
     /// Streams of this end that are not forgotten.
     own_count: usize,
     /// Streams of the peer that are not forgotten.
     peer_count: usize,
-    /// Streams of which the peer is to be told soon how much was read; and when.
+    /// Streams whose reading progress is to be reported soon; and when.
     reports: VecDeque<(Time, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl Streams {
         Ok(len)
     }
 
-    /// The application has written so many bytes.
+    /// The application has written `len` bytes.
     fn on_written(&mut self, id: StreamId, len: usize, shared: &mut Shared) {
         self.count(id.0);
         if len > 0 {
@@ -228,7 +228,7 @@ impl Streams {
         self.reading(id, shared, |receive, pool| receive.take(take, pool))
     }
 
-    /// Has the application read what has arrived.
+    /// Lets the application read what has arrived.
     fn reading(
         &mut self,
         id: StreamId,
@@ -255,7 +255,7 @@ impl Streams {
         Ok(read)
     }
 
-    /// Tells the peer how much of a stream was read, and what it may send, if that is worth a record; or
+    /// Reports a stream's reading progress and new limit to the peer, if that is worth a record; else
     /// later.
     fn tell_window(&mut self, id: u64, shared: &mut Shared) {
         let window = &shared.receive_window;
@@ -263,7 +263,7 @@ impl Streams {
         let Some(stream) = self.table.get(id) else {
             return;
         };
-        // Of a small share a few readers that stand still would leave nothing.
+        // With a small share, a few readers that stand still would leave nothing.
         let owner = self.sums.of_owner(stream.owner);
         let free = room::left_to_owner(free, owner.map(|owner| owner.unread_here));
         let part = (window.share() / (2 * STREAM_PART)).min(free / STREAM_PART);
@@ -286,8 +286,8 @@ impl Streams {
         }
     }
 
-    /// Tells the peer what was read a while ago and not told for a better reason; and writers of
-    /// room that others did not use.
+    /// Reports progress that had no better occasion; and offers to other writers the room that the first
+    /// did not use.
     pub fn on_timeout(&mut self, shared: &mut Shared) {
         while let Some(&(at, id)) = self.reports.front() {
             if shared.now < at {
@@ -452,7 +452,7 @@ impl Streams {
         self.waiters.see_all();
     }
 
-    /// Checks what is kept as streams change against the streams themselves, where that is quick.
+    /// Checks the sums against the streams, where that is quick.
     pub fn check(&self) {
         #[cfg(debug_assertions)]
         if self.table.len() <= CHECKED_MAX {
@@ -465,7 +465,7 @@ impl Streams {
         }
     }
 
-    /// Starts afresh: all streams end, and the application is told, with what it has not read yet.
+    /// Restarts: all streams end, and the application learns of it and gets their unread data.
     pub fn restart(&mut self, shared: &mut Shared) {
         let fresh = Streams::new(self.openings.are_even());
         let streams = core::mem::replace(self, fresh).table.into_streams();
@@ -494,14 +494,14 @@ impl Streams {
         self.sums.all.kept as usize
     }
 
-    /// Bytes that the peer admits and is not known to have read, but for the few of each stream of which
-    /// it would not tell.
+    /// Bytes within the peer's windows that are not known to have been read, except a few of each stream
+    /// that it would not report.
     #[cfg(test)]
     pub const fn unread_there(&self) -> u64 {
         self.sums.all.unread_there
     }
 
-    /// Whether nothing is counted for anybody.
+    /// Whether the sums are zero.
     #[cfg(test)]
     pub fn sums_are_empty(&self) -> bool {
         self.sums.memory_bytes() == 0 && self.sums.all == Counts::default()
@@ -517,7 +517,7 @@ impl Streams {
         self.own_count + self.peer_count
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.waiters.trim();
         self.reports.shrink_to(2 * self.reports.len());

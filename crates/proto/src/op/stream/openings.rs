@@ -1,7 +1,7 @@
 //! The streams that this end opens, in the order of their numbers.
 //!
-//! What comes of one tells the peer that all before it were opened, too. So that one packet cannot
-//! make it open very many at once, this end is never more than [`OPENS_MAX`] ahead of the oldest one
+//! Any packet of a stream tells the peer that all before it were opened, too. So that one packet
+//! cannot make it open very many at once, this end stays within [`OPENS_MAX`] of the oldest stream
 //! whose opening the peer has not acknowledged.
 
 use crate::op::limits::OPENS_MAX;
@@ -52,7 +52,7 @@ impl Openings {
         self.is_own(id) && id / 2 >= self.known.covered_to() + OPENS_MAX
     }
 
-    /// The peer knows of stream `id`, one of this end. Returns those of which it may hear now.
+    /// The peer knows stream `id`, one of this end. Returns those that may be announced now.
     pub fn on_known(&mut self, id: u64) -> impl Iterator<Item = u64> + use<> {
         let before = self.known.covered_to();
         debug_assert!(self.is_own(id) && id / 2 < self.opened && !self.must_wait(id));

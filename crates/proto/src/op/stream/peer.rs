@@ -1,4 +1,4 @@
-//! What the peer says of streams.
+//! Handling of the peer's stream records.
 
 use super::{
     CODE_REFUSED, Counts, OpEvent, Policy, ReceiveHalf, SendHalf, Shared, Stream, StreamId, Streams,
@@ -58,7 +58,7 @@ impl Streams {
                 shared.events.push_back(OpEvent::Stopped { id, code });
             }
         }
-        // What came before the opening is news only now.
+        // Data that came before the opening can be reported only now.
         let news = arrived.readable || (opens && stream.receive.has_news());
         if stream.known && news && !stream.receive.announced {
             stream.receive.announced = true;
@@ -107,7 +107,7 @@ impl Streams {
             shared.events.push_back(OpEvent::Reset { id, code });
         }
         if !known && sends {
-            // Given up before it was known what it is for: nobody here will ever close it.
+            // Reset before its purpose was known: nobody here will ever close it.
             self.give_up_sending(id, code, shared);
         }
         self.forget_if_done(id, shared);
@@ -155,8 +155,8 @@ impl Streams {
         if let Some(stream) = self.table.get_mut(id) {
             stream.send.on_window(now, limit, window);
             self.sums.count(stream);
-            // Its owner's others have more room now, too; and if it stands in line itself, nothing else may come
-            // that has the line looked at.
+            // Its owner's other streams have more room now, too. And if this stream waits in line, this may be
+            // the only thing that makes the line be checked.
             if stream.owner != 0 || stream.send.in_line {
                 self.waiters.see_all();
             }

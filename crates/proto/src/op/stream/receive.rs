@@ -12,14 +12,14 @@ use crate::op::{Read, Violation};
 use crate::segment::{ChunkPool, Chunks, RangeSet};
 use crate::wire::{OFFSET_MAX, StreamSegment};
 
-/// What has arrived and was not read.
+/// Arrived and unread data.
 #[derive(Debug)]
 pub(super) struct ReceiveHalf {
     bytes: Chunks,
     have: RangeSet,
     /// Behind the last byte that was read, or is not wanted.
     read: u64,
-    /// Behind the last byte that arrived: what counts against the bundle's window.
+    /// End of the last byte that arrived: what counts against the bundle's window.
     highest: u64,
     /// Where the stream ends, once known.
     final_offset: Option<u64>,
@@ -39,26 +39,26 @@ pub(super) struct ReceiveHalf {
     limited: bool,
     /// Whether the newest limit waits to be sent.
     pub window_queued: bool,
-    /// Whether the peer will be told later what was read.
+    /// Whether a report of what was read is queued.
     pub report_queued: bool,
-    /// The code with which the peer gave up sending.
+    /// The code with which the peer reset sending.
     pub reset: Option<u32>,
     /// The code with which this end asked the peer to stop.
     pub stop: Option<u32>,
     /// Whether the application knows that there is something to read.
     pub announced: bool,
-    /// Whether the application was told of the end.
+    /// Whether the application has read the end.
     end_read: bool,
 }
 
-/// What a segment did.
+/// Effect of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Arrived {
     /// Whether there is something new to read.
     pub readable: bool,
     /// Whether all its bytes were there.
     pub duplicate: bool,
-    /// Bytes of the bundle's window that are free again since nobody wants them.
+    /// Bytes of the bundle's window that are free again, because nobody wants them.
     pub credit: u64,
 }
 
@@ -86,8 +86,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether nothing will be read any more, and all is known that counts
-    /// against the bundle's window.
+    /// Whether nothing will be read any more, and the whole charge against the bundle's window is known.
     pub fn is_done(&self) -> bool {
         self.reset.is_some()
             || self.end_read
@@ -100,12 +99,12 @@ impl ReceiveHalf {
             .is_some_and(|end| self.have.covered_to() == end)
     }
 
-    /// Whether it is known where the stream ends, or nobody cares: no window is needed any more.
+    /// Whether the end is known or irrelevant: no window is needed any more.
     pub fn has_end(&self) -> bool {
         self.final_offset.is_some() || self.stop.is_some()
     }
 
-    /// Memory of what is known of gaps, in bytes.
+    /// Memory of the gaps, in bytes.
     pub fn gaps_bytes(&self) -> usize {
         self.have.heap_bytes()
     }
@@ -116,7 +115,7 @@ impl ReceiveHalf {
         self.highest - self.read
     }
 
-    /// Bytes that were read and of which the peer was not told.
+    /// Bytes that were read and not reported to the peer.
     pub fn unreported_bytes(&self) -> u64 {
         if self.has_end() {
             0
@@ -135,7 +134,7 @@ impl ReceiveHalf {
         self.readable_bytes() > 0 || (self.is_whole() && !self.end_read)
     }
 
-    /// A segment came.
+    /// Handles a segment.
     ///
     /// # Errors
     /// [`Violation`]; nothing changed then.
@@ -189,8 +188,8 @@ impl ReceiveHalf {
         })
     }
 
-    /// The peer gives up sending. Returns how much of the bundle's window is free
-    /// again, or `None` if everything had arrived and the reset means nothing.
+    /// The peer resets sending. Returns how much of the bundle's window is free again, or `None` if
+    /// everything had arrived and the reset is void.
     ///
     /// # Errors
     /// [`Violation`]; nothing changed then.
@@ -234,7 +233,7 @@ impl ReceiveHalf {
         self.discard(pool)
     }
 
-    /// Forgets what was not read; returns how much that is.
+    /// Discards unread data; returns how much that is.
     fn discard(&mut self, pool: &mut ChunkPool) -> u64 {
         let unread = self.highest - self.read;
         self.read = self.highest;
@@ -243,7 +242,7 @@ impl ReceiveHalf {
         unread
     }
 
-    /// Copies what is there and in order.
+    /// Copies data that is there and in order.
     pub fn read(&mut self, into: &mut [u8], pool: &mut ChunkPool) -> Read {
         let mut done = 0;
         loop {
@@ -258,7 +257,7 @@ impl ReceiveHalf {
             );
             done += read.len;
             if read.len == 0 || read.fin {
-                // What does not fit is no news when it has been asked for again.
+                // If it does not fit, the next call finds it; no new event is needed.
                 self.announced = false;
                 let fin = read.fin;
                 return Read { len: done, fin };
@@ -266,8 +265,8 @@ impl ReceiveHalf {
         }
     }
 
-    /// Lends what is there and in order, as far as it lies together, to `take`, if there is any. What
-    /// it takes, and returns how much that is, is read.
+    /// Lends contiguous data in order to `take`, if there is any. The number of bytes that `take` returns
+    /// is read.
     pub fn take(&mut self, take: impl FnOnce(&[u8]) -> usize, pool: &mut ChunkPool) -> Read {
         let there = self.readable_bytes();
         let mut len = 0;
@@ -292,8 +291,8 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether what was read is worth a record: a quarter of the window; if memory `is_scarce`,
-    /// half of what the peer counts as unread.
+    /// Whether the progress is worth a record: a quarter of the window; if memory `is_scarce`, half of what
+    /// the peer counts as unread.
     pub fn is_report_due(&self, is_scarce: bool) -> bool {
         if self.has_end() {
             return false;
@@ -303,17 +302,16 @@ impl ReceiveHalf {
             || (is_scarce && self.read - self.reported >= half)
     }
 
-    /// The peer is told what was read, and that no more may be sent than before.
+    /// The progress is reported to the peer, without raising the limit.
     pub const fn report(&mut self) {
         self.reported = self.read;
     }
 
-    /// Raises the limit, since what was read is told.
+    /// Raises the limit, since progress is being reported.
     ///
-    /// The window doubles, up to `window_max`, when the sender has used all it knew of, or nearly all it
-    /// was granted, and the reader nevertheless keeps up, so that little lies unread that could
-    /// be read, and not for long: then the window is what holds the sender. It is halved when the reader is
-    /// slow: much unread is nothing that helps him.
+    /// The window doubles, up to `window_max`, if the sender has used all it knew of, or nearly all of its
+    /// grant, while the reader keeps up, so that little readable data lies unread, and not for long: then
+    /// the window limits the sender. It is halved if the reader is slow: more unread data does not help it.
     pub fn raise_limit(&mut self, window_max: u64) {
         let keeps_up = self.readable_bytes() as u64 <= self.window / 4;
         let whole = self.whole_window_takes();
@@ -331,7 +329,8 @@ impl ReceiveHalf {
         self.limit = self.limit.max(self.read + self.window).min(OFFSET_MAX);
     }
 
-    /// How long the reader takes for a window's worth, by what he has read since the limit was last raised.
+    /// How long the reader takes for a window's worth, judged by its reading since the limit was last
+    /// raised.
     fn whole_window_takes(&self) -> Duration {
         let windows = self.window as f64 / (self.read - self.raised).max(1) as f64;
         self.waited.mul_f64(windows)

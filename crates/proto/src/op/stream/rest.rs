@@ -1,11 +1,11 @@
-//! What had arrived of a stream before it broke.
+//! The unread data of a broken stream.
 
 use super::receive::ReceiveHalf;
 use crate::op::Read;
 use crate::segment::ChunkPool;
 
-/// What had arrived of a stream, and was not read, when the peer went. It was acknowledged: the
-/// peer may have ended properly, sure that it would be read.
+/// Data of a stream that had arrived unread when the peer went. It was acknowledged, so the peer may
+/// have ended properly, sure that it would be read.
 #[derive(Debug)]
 pub struct Rest {
     receive: Box<ReceiveHalf>,
@@ -13,7 +13,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The rest of what `receive` holds, if there is any.
+    /// The unread data of `receive`, if there is any.
     pub(super) fn of(receive: ReceiveHalf) -> Option<Rest> {
         let is_wanted = receive.stop.is_none() && receive.reset.is_none();
         (is_wanted && receive.has_news()).then(|| Rest {

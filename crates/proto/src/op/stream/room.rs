@@ -1,9 +1,9 @@
-//! Who may write how much, and who is told of room.
+//! Who may write how much, and who is offered room.
 //!
-//! What is written is kept until it is acknowledged, and stays with the peer until it is read. Both
-//! are bounded for all streams together, and whoever's peer does not read must leave room for the
+//! Written data is kept until it is acknowledged, and stays with the peer until it is read. Both are
+//! bounded for all streams together, and a stream that its peer does not read must leave room for the
 //! others: each may have a part of what is still free (the dynamic threshold of Choudhury and Hahne,
-//! 1998), so that something always is.
+//! 1998), so that something always is free.
 
 use std::collections::VecDeque;
 
@@ -15,31 +15,31 @@ use crate::op::limits::{
     REPORT_AFTER, REPORT_BYTES, STREAM_FIRST_BYTES, STREAM_PART,
 };
 
-/// What keeps a stream's writer from writing.
+/// What limits a stream's writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bound {
     /// Nothing.
     None,
-    /// What is kept or queued of this stream: it ends when some of it is acknowledged or sent.
+    /// This stream's kept or queued data: it ends when some of it is acknowledged or sent.
     Own,
     /// The stream's window: it ends when the peer raises it.
     Window,
-    /// What others keep, or do not read.
+    /// Data of others that is kept or unread.
     Others,
 }
 
-/// Those that wait for others to leave room, and those that were offered some.
+/// Writers that wait for others to leave room, and those that have an offer.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     /// In the order of waiting.
     waiting: VecDeque<u64>,
-    /// How many of them, from the front on, are to be looked at since something changed.
+    /// How many of them, from the front, must be checked because something changed.
     to_see: usize,
     /// Not before then, since the last look was long and in vain.
     see_at: Time,
     /// The last look ended before all were seen: then the next is due at this time.
     again_at: Option<Time>,
-    /// Who was told of room, when, the oldest first. Some have come, or are no more.
+    /// Offers and their times, the oldest first. Some are used, or their streams are gone.
     offers: VecDeque<(Time, u64)>,
     /// Room that was offered and not used yet.
     offered_bytes: u64,
@@ -51,12 +51,12 @@ impl Waiters {
         self.to_see = self.waiting.len();
     }
 
-    /// A stream's writer came, or never will: what it was offered is free.
+    /// A stream's writer came, or never will: its offer is free again.
     pub fn take_back(&mut self, stream: &mut Stream) {
         self.offered_bytes -= core::mem::take(&mut stream.send.offered_bytes);
     }
 
-    /// When they are to be looked at again.
+    /// When offers must be checked again.
     pub fn next_timeout(&self) -> Option<Time> {
         if self.to_see == 0 {
             return None;
@@ -65,13 +65,13 @@ impl Waiters {
         self.again_at.into_iter().chain(expires).min()
     }
 
-    /// Whether the room offered is `offered_bytes`, and nobody is to be seen who does not wait.
+    /// Whether the sum of offers is `offered_bytes`, and only waiters are to be checked.
     #[cfg(debug_assertions)]
     pub fn is_right(&self, offered_bytes: u64) -> bool {
         self.offered_bytes == offered_bytes && self.to_see <= self.waiting.len()
     }
 
-    /// Frees what a burst took.
+    /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
         self.waiting.shrink_to(2 * self.waiting.len());
         self.offers.shrink_to(2 * self.offers.len());
@@ -144,10 +144,10 @@ impl Streams {
         }
     }
 
-    /// How many bytes more may be written to a stream for the peer's sake, and what bounds them.
+    /// How many more bytes the peer's windows admit for a stream, and what bounds them.
     ///
-    /// What the peer admits is promised to the stream when it is written: then there is room at the
-    /// peer's when it is sent, whatever others do.
+    /// Written bytes have the peer's room reserved for them: when they are sent there is room, whatever
+    /// others do.
     fn admitted(&self, stream: &Stream, shared: &Shared) -> (u64, Bound) {
         let (send, all) = (&stream.send, &self.sums.all);
         let owner = self.sums.of_owner(stream.owner);
@@ -213,8 +213,8 @@ impl Streams {
         let Some(stream) = self.table.get(id).filter(|s| s.send.was_full) else {
             return;
         };
-        // Whoever stands in line was there before; but it is long if many are not read, and while little
-        // is kept they all wait for their own readers.
+        // Those in line were there first. But the line is long if many streams are not read, and while
+        // little is kept, each of them waits for its own reader.
         let kept = self.sums.all.kept + self.waiters.offered_bytes;
         let goes_ahead = self.waiters.to_see == 0 || kept <= all_kept_max(shared) / 2;
         match self.bound(stream, shared) {
@@ -225,8 +225,8 @@ impl Streams {
         }
     }
 
-    /// Tells those that have waited longest for others to leave room, if there is some: not more of them
-    /// than there is room for, and a few at a time.
+    /// Offers room, if there is some, to those that have waited longest for others: to no more of them
+    /// than there is room for, a few at a time.
     pub(super) fn offer_room_in_line(&mut self, shared: &mut Shared) {
         self.expire_offers(shared.now);
         if self.waiters.to_see == 0 || shared.now < self.waiters.see_at {
@@ -290,7 +290,7 @@ impl Streams {
         shared.events.push_back(OpEvent::Writable(StreamId(id)));
     }
 
-    /// Offers that nobody has used for long are no more.
+    /// Offers that were not used in time expire.
     fn expire_offers(&mut self, now: Time) {
         while let Some(&(at, id)) = self.waiters.offers.front() {
             let stream = self.table.get_mut(id);
@@ -306,8 +306,8 @@ impl Streams {
     }
 }
 
-/// How much more a stream's owner may use of what is `free`, having `used` so much: all its streams
-/// together as much as others leave them. Of that, each may have a part.
+/// How much more of `free` a stream's owner may use after `used`: its streams together as much as others
+/// leave them. Each stream may then have a part of that.
 pub(super) fn left_to_owner(free: u64, used: Option<u64>) -> u64 {
     used.map_or(free, |used| free.saturating_sub(used) / 2)
 }

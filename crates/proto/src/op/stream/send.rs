@@ -10,7 +10,7 @@ use crate::op::queue::SourceState;
 use crate::segment::{ChunkPool, Chunks, Content, RangeSet};
 use crate::wire::{Record, StreamSegment, Writer, stream_header_bytes};
 
-/// What is written and not yet acknowledged.
+/// Written and unacknowledged data.
 #[derive(Debug)]
 pub(super) struct SendHalf {
     pub policy: Policy,
@@ -33,7 +33,7 @@ pub(super) struct SendHalf {
     opening: Flag,
     /// The stream's end.
     fin: Flag,
-    /// The code with which sending was given up.
+    /// The code with which sending was reset.
     pub reset: Option<u32>,
     pub reset_acked: bool,
     /// Whether the peer asked to stop (then `reset` is set).
@@ -48,7 +48,7 @@ pub(super) struct SendHalf {
     pub wanted_bytes: u64,
     /// Whether it stands in line for room that others have.
     pub in_line: bool,
-    /// What the application was told that it may write, and has not yet; and when.
+    /// Room that the application was offered and has not used; and since when.
     pub offered_bytes: u64,
     pub offered_at: Time,
     pub in_lost_list: bool,
@@ -80,7 +80,7 @@ impl Piece {
 /// Something that is said once and must arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flag {
-    /// There is nothing to say.
+    /// Nothing to report.
     Unset,
     /// To be said.
     Due,
@@ -107,7 +107,7 @@ impl Flag {
 }
 
 impl SendHalf {
-    /// Nothing written yet. `opens`: the peer is to be told of the stream.
+    /// Nothing written yet. `opens`: the peer must learn of the stream.
     pub fn new(policy: Policy, opens: bool) -> SendHalf {
         SendHalf {
             policy,
@@ -155,8 +155,7 @@ impl SendHalf {
         self.fin == Flag::Acked && self.acked.covered() == self.written
     }
 
-    /// Whether the peer is not known to have been told of the end, or of everything before it; or of
-    /// its being given up.
+    /// Whether the FIN, or anything before it, or the RESET is unacknowledged.
     pub fn owes_end(&self) -> bool {
         (self.fin != Flag::Unset || self.reset.is_some()) && !self.is_done()
     }
@@ -180,7 +179,7 @@ impl SendHalf {
         self.next - self.acked.covered()
     }
 
-    /// Bytes written beyond what the peer's window for this stream admits.
+    /// Bytes written beyond the peer's window for this stream.
     pub fn ahead_bytes(&self) -> u64 {
         self.written.saturating_sub(self.limit)
     }
@@ -195,14 +194,14 @@ impl SendHalf {
         }
     }
 
-    /// How much more may be written for what is kept and queued of this stream.
+    /// How much more may be written, by the bounds on this stream's kept and queued bytes.
     pub fn own_room(&self, limits: &OpLimits) -> u64 {
         let kept = (limits.stream_send_bytes as u64).saturating_sub(self.kept_bytes());
         let queue = self.queue_bound.bytes(limits.stream_queue_bytes);
         kept.min(queue.saturating_sub(self.queued_bytes()))
     }
 
-    /// Whether that is a good part of what may be kept and queued.
+    /// Whether that is a good part of these bounds.
     pub fn has_good_room(&self, limits: &OpLimits) -> bool {
         self.kept_bytes() <= limits.stream_send_bytes as u64 / 4 * 3
             && self.queued_bytes() <= self.queue_bound.bytes(limits.stream_queue_bytes) / 2
@@ -236,7 +235,7 @@ impl SendHalf {
         self.opening == Flag::Due
     }
 
-    /// Whether something is to be sent again.
+    /// Whether something must be sent again.
     pub fn has_lost(&self) -> bool {
         self.reset.is_none()
             && (!self.lost.is_empty() || self.opening == Flag::Lost || self.fin == Flag::Lost)
@@ -249,7 +248,8 @@ impl SendHalf {
         self.written += data.len() as u64;
     }
 
-    /// Has `fill` put bytes, at most so many, where they are sent from; returns how many it did.
+    /// Lets `fill` write at most this many bytes into the send buffer; returns how many it
+    /// wrote.
     pub fn fill(
         &mut self,
         len_max: usize,
@@ -267,7 +267,7 @@ impl SendHalf {
         self.fin = Flag::Due;
     }
 
-    /// Gives up sending; what was not acknowledged is forgotten.
+    /// Resets sending; unacknowledged data is forgotten.
     pub fn give_up(&mut self, code: u32, pool: &mut ChunkPool) {
         self.reset = Some(code);
         self.bytes.clear(self.written, pool);
@@ -277,7 +277,7 @@ impl SendHalf {
         self.lost.clear();
     }
 
-    /// Writes what is new, at most `bytes_max` of it, as much as fits.
+    /// Writes new data, at most `bytes_max`, as much as fits.
     pub fn write_next(
         &mut self,
         id: u64,
@@ -292,7 +292,7 @@ impl SendHalf {
         Some(sent.content(id))
     }
 
-    /// Writes some of what was lost, as much as fits.
+    /// Writes lost data, as much as fits.
     pub fn write_lost(&mut self, id: u64, service: u32, w: &mut Writer<'_>) -> Option<Content> {
         let range = match self.lost.first() {
             Some(range) => range,
@@ -305,8 +305,8 @@ impl SendHalf {
         Some(sent.content(id))
     }
 
-    /// Writes of what was sent before in `range` (and the end behind it, if `fin`) what the
-    /// peer lacks first.
+    /// Writes the first unacknowledged part of `range` (and the FIN behind it, if `fin`), which
+    /// was sent before.
     pub fn write_again(
         &self,
         id: u64,
@@ -370,7 +370,7 @@ impl SendHalf {
         })
     }
 
-    /// Notes what a piece says beside its bytes.
+    /// Notes the flags of a sent piece.
     fn note_sent(&mut self, piece: &Piece) {
         if piece.offset == 0 {
             self.opening.on_sent();

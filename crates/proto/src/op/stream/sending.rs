@@ -1,4 +1,4 @@
-//! Streams in packets: what is written, and what becomes of it.
+//! Streams in packets: what is written, and its fate.
 
 use super::{Control, OpEvent, Policy, Shared, StreamId, Streams};
 use crate::op::queue::{SourceState, Written};
@@ -6,7 +6,7 @@ use crate::segment::Content;
 use crate::wire::{Record, Writer};
 
 impl Streams {
-    /// Where stream `id` stands, if it is still there.
+    /// Turn state of stream `id`, if it still exists.
     pub fn state(&mut self, id: u64) -> Option<&mut SourceState> {
         Some(&mut self.table.get_mut(id)?.send.state)
     }
@@ -16,13 +16,13 @@ impl Streams {
         Some(self.table.get(id)?.send.policy)
     }
 
-    /// Writes what is next of stream `id`.
+    /// Writes the next data of stream `id`.
     pub fn write_next(&mut self, id: u64, shared: &mut Shared, w: &mut Writer<'_>) -> Written {
         let available = shared.send_window.open();
         let Some(stream) = self.table.get_mut(id).filter(|s| s.send.has_new()) else {
             return Written::Nothing;
         };
-        // The opening of a stream costs nothing and waits for nobody.
+        // Opening a stream needs no window.
         if available == 0 && stream.send.admitted_bytes() > 0 && !stream.send.opening_is_due() {
             return Written::Blocked;
         }
@@ -143,8 +143,8 @@ impl Streams {
         }
     }
 
-    /// A stream's window did not arrive. Returns whether it is to be sent again and
-    /// does not wait already.
+    /// The packet with a stream's window was lost. Returns whether to queue the window
+    /// again.
     pub fn window_lost(&mut self, id: u64) -> bool {
         let Some(stream) = self.table.get_mut(id) else {
             return false;

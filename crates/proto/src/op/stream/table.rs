@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Stream;
 
-/// Room for so many streams is kept.
+/// Room for this many streams is kept.
 const KEPT_MAX: usize = 256;
 
 /// Streams by their id. The one asked for last is found at once.

@@ -7,5 +7,5 @@ mod send;
 pub(super) use receive::{Arrival, Partials};
 pub(super) use send::Units;
 
-/// When the last unit goes, room for so many is kept; what a burst took beyond is freed.
+/// When the last unit goes, this many slots are kept; further ones are freed.
 const SLOTS_KEPT: usize = 256;

@@ -18,20 +18,21 @@ struct Partial {
     total: u32,
     flow: u32,
     sequence: u32,
-    /// The slots of the units whose first pieces came just before and after this one's.
+    /// Slots of the units whose first pieces arrived just before and just after this
+    /// one's.
     older: u32,
     newer: u32,
 }
 
 impl Partial {
-    /// Separate ranges that may have arrived: no sender cuts pieces shorter than
-    /// [`USEFUL_BYTES`] but the last of what was lost.
+    /// Maximum number of separate ranges: senders cut pieces of at least
+    /// [`USEFUL_BYTES`], except the last of a lost range.
     fn ranges_max(&self) -> usize {
         (self.total as usize / USEFUL_BYTES + 2).min(RANGES_MAX)
     }
 }
 
-/// What a piece did.
+/// Effect of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::op) enum Arrival {
     /// All its bytes were there.
@@ -47,10 +48,10 @@ pub(in crate::op) enum Arrival {
 pub(in crate::op) struct Partials {
     slots: Vec<Partial>,
     free: Vec<u32>,
-    /// The unit whose first piece came first, and the one whose came last.
+    /// The units whose first pieces arrived first and last.
     oldest: u32,
     newest: u32,
-    /// Memory of the units' data, and of what is known of their gaps.
+    /// Memory of the units' data and gaps.
     held_bytes: usize,
 }
 
@@ -67,7 +68,7 @@ impl Default for Partials {
 }
 
 impl Partials {
-    /// A slot for the unit that `seg` is a piece of, of which nothing came before.
+    /// Allocates a slot for the unit of `seg`, of which no piece had arrived.
     pub fn insert(&mut self, seg: &UnitSegment<'_>, pool: &mut Pool) -> u32 {
         let partial = Partial {
             data: match seg.class {
@@ -136,7 +137,7 @@ impl Partials {
         partial.have.covered() == u64::from(partial.total)
     }
 
-    /// The flow and the number of the unit whose first piece came first.
+    /// Flow and number of the unit whose first piece arrived first.
     pub fn oldest(&self) -> Option<(u32, u32)> {
         let partial = self.slots.get(self.oldest as usize)?;
         Some((partial.flow, partial.sequence))
@@ -166,7 +167,7 @@ impl Partials {
         data
     }
 
-    /// Memory of the units' data and of what is known of their gaps, in bytes.
+    /// Memory of the units' data and gaps, in bytes.
     pub const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -179,8 +180,8 @@ impl Partials {
     }
 }
 
-/// Copies `piece` to `start`. What comes in order is appended, so that no byte is
-/// written twice; only gaps are filled with zeros for the time being.
+/// Copies `piece` to `start`. Pieces in order are appended, so that each byte is
+/// written once; only gaps are temporarily filled with zeros.
 #[inline]
 fn place(data: &mut Vec<u8>, start: usize, piece: &[u8]) {
     if start > data.len() {

@@ -20,9 +20,9 @@ pub(in crate::op) struct Unit {
     generation: u32,
     /// Everything before it was sent at least once.
     next: u32,
-    /// What the peer has.
+    /// What the peer has acknowledged.
     acked: RangeSet,
-    /// What is to be sent again.
+    /// What must be sent again.
     lost: RangeSet,
     data: Vec<u8>,
 }
@@ -141,7 +141,7 @@ impl Units {
         &self.slots[slot as usize]
     }
 
-    /// Numbers the unit in `slot`, of which nothing was sent yet.
+    /// Numbers the unsent unit in `slot`.
     pub fn number(&mut self, slot: u32, sequence: u32) {
         self.slots[slot as usize].sequence = sequence;
     }
@@ -208,8 +208,8 @@ impl Units {
         Some((content, len, unit.next == unit.total()))
     }
 
-    /// Whether a unit is still here and has something lost. If it has nothing
-    /// lost any more, it is noted as out of the list.
+    /// Whether a unit still exists and has lost bytes. If it has none, it is marked as
+    /// not in the list.
     pub fn has_lost(&mut self, slot: u32, generation: u32) -> bool {
         let Some(unit) = self
             .slots
@@ -222,7 +222,7 @@ impl Units {
         unit.in_lost_list
     }
 
-    /// Writes the first lost piece again. `None` if it does not fit (or nothing is lost).
+    /// Writes the first lost piece again. `None` if it does not fit, or nothing is lost.
     pub fn write_lost(&mut self, slot: u32, w: &mut Writer<'_>) -> Option<Content> {
         let unit = &mut self.slots[slot as usize];
         let range = unit.lost.first()?;
@@ -237,7 +237,8 @@ impl Units {
         Some(content)
     }
 
-    /// Writes of `offset..offset + len`, already sent, what the peer lacks first and fits.
+    /// Writes the first unacknowledged part of `offset..offset + len`, which was sent
+    /// before, as much as fits.
     pub fn write_again(
         &self,
         slot: u32,
@@ -256,7 +257,7 @@ impl Units {
         Some(content)
     }
 
-    /// A piece arrived. Returns whether the peer now has the whole unit.
+    /// A piece was acknowledged. Returns whether the peer now has the whole unit.
     #[inline]
     pub fn on_acked(&mut self, slot: u32, generation: u32, offset: u32, len: u32) -> bool {
         let Some(unit) = self

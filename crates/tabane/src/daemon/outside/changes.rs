@@ -1,4 +1,4 @@
-//! What of `[gateway]` can change while the daemon runs, and what cannot.
+//! Which changes of `[gateway]` are possible while the daemon runs.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ fn addresses(spec: &GatewaySpec) -> String {
     )
 }
 
-/// What cannot: who serves is voted for by nodes who agree on who may, and programs have the addresses.
+/// The impossible ones: voters must agree on who may serve, and programs have the addresses.
 pub(in crate::daemon) fn gateway_differences(old: &Cluster, new: &Cluster) -> Vec<String> {
     let (before, after) = match (&old.gateway, &new.gateway) {
         (Some(before), Some(after)) => (before, after),
@@ -51,7 +51,7 @@ pub(in crate::daemon) fn gateway_differences(old: &Cluster, new: &Cluster) -> Ve
     words.into_iter().flatten().collect()
 }
 
-/// What changes of what can, in words.
+/// The changes among the possible ones, in words.
 pub(in crate::daemon) fn gateway_words(old: &Cluster, new: &Cluster) -> Vec<String> {
     let (Some(before), Some(after)) = (&old.gateway, &new.gateway) else {
         return Vec::new();

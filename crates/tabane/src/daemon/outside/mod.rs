@@ -1,4 +1,4 @@
-//! The daemon's part in the cluster's outside address (paper 004): what the file says of it, and what this machine has of that.
+//! The daemon's part in the cluster's outside address (paper 004): the file's settings, and this machine's device and routes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,16 +25,16 @@ use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
 use crate::status::MoveReport;
 
-/// What may stand in the queue of the device outside: half a millisecond of 1 Gb/s. What a new connection waits for there is little beside its round
-/// trips, and the line is busy while the loop does other things.
+/// The most bytes in the outside device's queue: half a millisecond at 1 Gb/s. A new connection's wait there is short compared
+/// with its round trips, and the line stays busy while the loop does other things.
 const QUEUE_BYTES: usize = 64 * 1024;
-/// The most of it, for lines whose rate the file says.
+/// The upper limit for lines whose rate the file gives.
 const QUEUE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The same where the kernel has the queue: that is its own to bound.
+/// The same if the kernel has the queue, and bounds it itself.
 const QUEUE_BYTES_KERNEL: usize = 32 << 20;
 
-/// What may stand in the device's queue, of a line of this rate: half a millisecond.
+/// The most bytes in the device's queue, for a line of this rate: half a millisecond.
 fn queue_bytes(rate_bps: Option<u64>) -> usize {
     let of_rate = rate_bps.map_or(0, |bps| bps / 8 / 2000);
     usize::try_from(of_rate)
@@ -94,8 +94,8 @@ fn has(devices: &[Interface], name: &str) -> bool {
     devices.iter().any(|device| device.name == name)
 }
 
-/// Who may serve, and all nodes, the gateways first. Those that have joined are in no file, and one gateway knows of them before another one
-/// does: they do not vote.
+/// Who may serve, and all nodes, the gateways first. Nodes that have joined are in no file, and gateways learn of them at
+/// different times: they do not vote.
 fn electorate(cluster: &Cluster, spec: &GatewaySpec) -> Electorate {
     let of = |node: &usize| id_of(&cluster.nodes[*node]);
     let gateways: Vec<_> = spec.nodes.iter().filter_map(of).collect();
@@ -128,7 +128,7 @@ fn device(spec: &GatewaySpec, me: usize) -> Option<&str> {
     spec.interfaces.get(place).map(String::as_str)
 }
 
-/// What this node has outside, if it is a gateway and its device is there and connected; else what is missing, in words.
+/// This node's outside, if it is a gateway and its device is there and connected; else what is missing, in words.
 fn site(
     cluster: &Cluster,
     spec: &GatewaySpec,
@@ -189,7 +189,7 @@ impl Daemon {
         };
         let may = gateway.may_change(tabane_engine::now(), &electorate(new, spec));
         may.map_err(|why| match why {
-            // It is told of with all else of `[gateway]`.
+            // It is reported with everything else of `[gateway]`.
             Unchangeable::Gateways => [
                 "the gateways are other ones".to_owned(),
                 "restart `tabane up` for that, or put them back".to_owned(),
@@ -205,7 +205,7 @@ impl Daemon {
         })
     }
 
-    /// What the file says of the line and of how much nodes may have is so from now on.
+    /// Applies the file's settings of the line and of the nodes' limits.
     pub(super) fn change_outside(&mut self) {
         let limits = self
             .cluster
@@ -232,7 +232,7 @@ impl Daemon {
         }
     }
 
-    /// Says what the gateway has to say.
+    /// Logs the gateway's lines.
     pub(super) fn tell_of_outside(&mut self) {
         let lines = self.gateway().map(Gateway::take_lines);
         for line in lines.into_iter().flatten() {
@@ -240,7 +240,7 @@ impl Daemon {
         }
     }
 
-    /// The node is told to end: at once, or when another gateway has taken over. Told again, at once.
+    /// The node is told to end: it ends at once, or when another gateway has taken over. If told again, at once.
     pub(super) fn stop_soon(&mut self, now: Time) {
         match self.gateway().and_then(|gateway| gateway.begin_ending(now)) {
             Some(patience) => self.stop_at = Some(now + patience),
@@ -256,7 +256,7 @@ impl Daemon {
         self.tell_of_outside();
     }
 
-    /// Has another gateway serve: the one of this name, or the next one that can. What was done, in words.
+    /// Makes another gateway serve: the one of this name, or the next one that can. Returns what was done, in words.
     ///
     /// # Errors
     /// Why not, in words.

@@ -1,4 +1,4 @@
-//! What `tabane status` says of the gateway.
+//! The gateway in `tabane status`.
 
 use tabane_cluster::{GatewaySpec, LineQueue};
 use tabane_io::netlink::{Qdisc, qdisc};
@@ -19,15 +19,15 @@ fn speed_bps(device: &str) -> Option<u64> {
     Some(mbps * 1_000_000)
 }
 
-/// What keeps the packets of a device that wait to be sent, beside what the gateway keeps.
+/// The queueing discipline of a device, which is in addition to the gateway's queue.
 fn qdisc_of(device: &str) -> Option<Qdisc> {
     let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex")).ok()?;
-    // Where the kernel does not say it nobody knows.
+    // If the kernel does not say it, it is unknown.
     qdisc(index.trim().parse().ok()?).ok().flatten()
 }
 
 impl Daemon {
-    /// What `tabane status` says of the gateway.
+    /// The gateway in `tabane status`.
     pub(in crate::daemon) fn gateway_status(&self, now: Time) -> Option<GatewayStatus> {
         let spec = self.cluster.gateway.as_ref()?;
         let agent = self.agent.as_ref()?;

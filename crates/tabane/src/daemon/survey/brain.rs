@@ -1,4 +1,4 @@
-//! The thread that makes something of what was measured: for many nodes that takes longer than the daemon's loop has time.
+//! The thread that evaluates the measurements: with many nodes that takes longer than the daemon's loop can wait.
 
 use std::io;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::thread;
 use tabane_io::notify::Notify;
 use tabane_proto::topology::{Config, Map, Probe, Survey};
 
-/// What came of each pair of a round: the least round trip in ns, if there was one.
+/// Results of a round, for each pair: the least round trip in ns, if there was one.
 pub type Results = Vec<(Probe, Option<u64>)>;
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug)]
 pub enum Said {
-    /// These pairs are to be measured.
+    /// Measure these pairs.
     Round(Vec<Probe>),
-    /// There is nothing more to measure: this is it.
+    /// Nothing is left to measure: this is the result.
     Done(Map),
 }
 
@@ -28,7 +28,7 @@ pub struct Brain {
 }
 
 impl Brain {
-    /// For so many nodes. `notify` is made ready whenever there is something to [`take`](Brain::take).
+    /// For this many nodes. Raises `notify` whenever there is something to [`take`](Brain::take).
     ///
     /// # Errors
     /// No thread is left.
@@ -61,12 +61,12 @@ impl Brain {
         Ok(Brain { results, said })
     }
 
-    /// What it says, if it has anything to say. None for ever once the thread has failed, which [`tell`](Brain::tell) finds out.
+    /// Its next step, if it has one. `None` for ever once the thread has failed, which [`tell`](Brain::tell) finds out.
     pub fn take(&self) -> Option<Said> {
         self.said.try_recv().ok()
     }
 
-    /// Tells it what was measured; returns whether it still thinks.
+    /// Gives it results; returns whether it still works.
     pub fn tell(&self, results: Results) -> bool {
         self.results.send(results).is_ok()
     }

@@ -14,13 +14,13 @@ use super::pace::{Pace, bits_on_wire};
 use super::trunks::Trunks;
 use crate::topo::{Network, Topology};
 
-/// How fast a network is, is asked on the way to so many peers, one after the other.
+/// A network's speed is measured on the paths to at most this many peers, one after the other.
 const PACED_MAX: usize = 5;
-/// Three probes go at a time there, so often (microseconds): 1% of a network of 100 Mb/s.
+/// Interval of these probes, three at a time, in microseconds: 1% of a network of 100 Mb/s.
 const PACED_PAUSE_US: u32 = 37_500;
-/// A measurement that others make may take so much longer than it does at most: question and answer are on their way.
+/// Others' measurements may take this much longer than their own limit: question and answer travel.
 const GRACE: Duration = Duration::from_millis(500);
-/// Who is busy is asked again after this long, and so often; what is lost is asked again as often.
+/// A busy node is asked again after this time, a limited number of times; so is one whose answer was lost.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 const TRIES: u8 = 4;
 
@@ -28,19 +28,19 @@ const TRIES: u8 = 4;
 #[derive(Debug)]
 pub struct Job {
     pub link: LinkId,
-    /// The nodes that are there on it, in the order of the cluster file …
+    /// The nodes on it, in the order of the cluster file.
     pub names: Vec<String>,
-    /// … and their numbers here; none for this one.
+    /// Their numbers here; `None` for this node.
     pub peers: Vec<Option<PeerId>>,
     /// Nodes that have such a link, and cannot be reached on it now.
     pub absent: Vec<String>,
-    /// How fast it is as its device says, …
+    /// The speed that its device reports.
     pub device: Pace,
-    /// … and as was found out.
+    /// The measured speed.
     pub pace: Pace,
     /// Of a probe.
     pub datagram_bytes: u16,
-    /// It was surveyed, and nothing came of it: it is tried once more.
+    /// A survey yielded nothing: it is tried once more.
     pub was_in_vain: bool,
 }
 
@@ -69,7 +69,7 @@ enum State {
 struct Pacing {
     /// Those to come.
     peers: VecDeque<PeerId>,
-    /// The token of what is measured now, and when that is given up.
+    /// The token of the measurement under way, and when to give it up.
     asked: Option<(u32, Time)>,
     behind: Vec<Duration>,
 }
@@ -77,7 +77,7 @@ struct Pacing {
 #[derive(Debug)]
 enum Phase {
     Pace(Pacing),
-    /// It is thought over what to measure next.
+    /// Deciding what to measure next.
     Think(Brain),
     /// A round is measured.
     Round(Brain, Vec<Asked>),
@@ -85,7 +85,7 @@ enum Phase {
     Trunks(Box<Trunks>),
 }
 
-/// What a turn of a phase came to.
+/// Result of a phase's turn.
 enum Turned {
     /// Something has to happen before it goes on.
     Waits(Phase),
@@ -112,7 +112,7 @@ pub struct Around<'a> {
     pub now: Time,
     pub node: &'a mut Node,
     pub notify: &'a Arc<Notify>,
-    /// What the survey before found out.
+    /// Result of the previous survey.
     pub before: Option<&'a Topology>,
 }
 
@@ -124,12 +124,12 @@ impl Running {
             jobs,
             phase: None,
             networks: Vec::new(),
-            // That of a survey before may still be answered.
+            // An answer to an earlier survey may still arrive.
             token: now.as_us_wrapping(),
         }
     }
 
-    /// When [`turn`](Running::turn) has something to do at the latest, whatever comes before.
+    /// When to call [`turn`](Running::turn) at the latest.
     pub fn next_timeout(&self) -> Option<Time> {
         match self.phase.as_ref()? {
             Phase::Pace(pacing) => pacing.asked.map(|asked| asked.1),
@@ -168,7 +168,7 @@ impl Running {
         }
     }
 
-    /// Does what can be done. Returns the networks when all are known.
+    /// Does what can be done now. Returns the networks when all are known.
     ///
     /// # Errors
     /// Why it cannot go on, in words for people.
@@ -219,7 +219,7 @@ impl Running {
 }
 
 impl Job {
-    /// What is known of the network: a map, whose switches are called as before; or nothing.
+    /// The result for the network: a map, with switches named as before; or nothing.
     fn network(&self, found: Option<(Map, Option<&Topology>)>) -> Network {
         let link = self.link.0;
         let Some((mut map, before)) = found else {
@@ -242,7 +242,7 @@ impl Job {
         self.pace.train(self.link, self.datagram_bytes)
     }
 
-    /// What so many packets of a train take of the wire in a second, in Mb/s.
+    /// The rate on the wire of this many packets a second of a train, in Mb/s.
     pub fn mbps_of(&self, packets_per_s: f64) -> u32 {
         (packets_per_s * bits_on_wire(self.datagram_bytes) as f64 / 1e6).round() as u32
     }
@@ -298,7 +298,7 @@ impl Asked {
         }
     }
 
-    /// When something is to be done about it, unless it is over.
+    /// When to act on it, unless it is over.
     fn due(&self) -> Option<Time> {
         match self.state {
             State::At(at) | State::Until(at) => Some(at),
@@ -306,7 +306,7 @@ impl Asked {
         }
     }
 
-    /// Asks who is to measure, unless that was done often enough.
+    /// Asks the measuring node, unless it was asked often enough.
     fn ask(&mut self, job: &Job, how: Measure, token: u32, around: &mut Around<'_>) {
         let now = around.now;
         let end = |node: usize| job.peers.get(node).copied();
@@ -320,7 +320,7 @@ impl Asked {
                 true
             }
             (Some(Some(by)), Some(to)) => {
-                // Who is met only when something is to be said to it is met now, and asked a moment later.
+                // If the bundle is on demand, connect now and ask a moment later.
                 if !around.node.is_connected(by) {
                     around.node.want(now, by);
                     self.state = State::At(now + AGAIN_AFTER);
@@ -341,7 +341,7 @@ fn lasts(how: &Measure) -> Duration {
     Duration::from_micros(u64::from(how.pause_us)) * 3 * u32::from(how.probes) + GRACE
 }
 
-/// Asks whom it is time to ask. What came of all of them, when all are over.
+/// Asks the nodes that are due. Returns all results when all are over.
 pub fn ask_all(
     all: &mut [Asked],
     job: &Job,
@@ -362,7 +362,7 @@ pub fn ask_all(
     all.iter().map(over).collect()
 }
 
-/// Asks whom it is time to ask; when all pairs are over, it is thought over what to measure next.
+/// Asks the nodes that are due; when all pairs are over, decides what to measure next.
 fn round(
     brain: Brain,
     mut all: Vec<Asked>,

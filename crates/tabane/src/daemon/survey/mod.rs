@@ -1,7 +1,7 @@
-//! Surveys: this node has pairs of nodes measure the paths between them, and tells which nodes share a switch.
+//! Surveys: this node has pairs of nodes measure the paths between them, and derives which nodes share a switch.
 //!
-//! Which pairs, and what follows from it, is decided in `crates/proto/src/mesh/topology/`. Here they are asked, network
-//! after network and round after round; who is busy is asked again.
+//! `crates/proto/src/mesh/topology/` decides which pairs, and evaluates the results. Here the nodes are asked, network after
+//! network and round after round; busy ones are asked again.
 
 mod brain;
 mod measure;
@@ -25,11 +25,11 @@ use crate::topo::{SCHEMA, Switch, TopoReport, Topology};
 use measure::{Around, Job, Running};
 use pace::Pace;
 
-/// A survey is repeated so long after the last one …
+/// Interval between surveys.
 const EVERY: Duration = Duration::from_secs(24 * 3600);
-/// … or so long after a node came that was not in it: others may be about to come.
+/// A survey follows this long after a new node came: others may be about to come.
 const AFTER_JOIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether one is due.
+/// Interval of checking whether a survey is due.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Probes are datagrams of this size where they can be: plain Ethernet's, under IPv4.
 const DATAGRAM_BYTES: usize = 1472;
@@ -60,7 +60,7 @@ impl Surveys {
         })
     }
 
-    /// What there is to tell.
+    /// The report for `tabane topo`.
     pub fn report(&self) -> TopoReport {
         TopoReport {
             running: self.running.is_some(),
@@ -123,7 +123,7 @@ impl Surveys {
         }
     }
 
-    /// What it is about is no longer so.
+    /// Abandons a survey whose premises have changed.
     pub fn abandon(&mut self, now: Time, why: &str) {
         if self.running.is_some() {
             self.end(now, Some(why.to_owned()));
@@ -175,8 +175,7 @@ impl Daemon {
         }
     }
 
-    /// Goes on with the survey, if one is under way. When it has ended each node is told on which switches it is, and will tell
-    /// all others.
+    /// Continues a survey that is under way. When it has ended, each node is told its switches, and tells all others.
     pub(super) fn turn_survey(&mut self, now: Time, node: &mut Node) {
         if !self.surveys.turn(now, node) {
             return;
@@ -191,7 +190,7 @@ impl Daemon {
         }
     }
 
-    /// Tells those again who seem not to have heard of the last survey: what is told them may be lost.
+    /// Repeats the result to nodes that seem not to know it: a message may be lost.
     fn remind_of_switches(&self, node: &mut Node) {
         let Some(topology) = &self.surveys.report.topology else {
             return;
@@ -204,13 +203,13 @@ impl Daemon {
         }
     }
 
-    /// Tells a peer on which switches it is, if that is known. Returns whether it can be told, or need not be.
+    /// Tells a peer its switches, if they are known. Returns whether it could be told, or need not be.
     fn tell_switches(&self, node: &mut Node, index: usize, peer: PeerId) -> bool {
         let switches = self.surveys.switches_of(&self.cluster.nodes[index].name);
         switches.is_none_or(|switches| node.tell_switches(peer, switches))
     }
 
-    /// Begins a survey if one is due, and this node is the first one by name of those that are here: so one of them does.
+    /// Begins a survey if one is due and this node's name sorts first among those that are here, so that only one node does.
     pub(super) fn consider_survey(&mut self, now: Time, node: &mut Node) {
         if now < self.surveys.look_at {
             return;
@@ -227,7 +226,7 @@ impl Daemon {
         self.begin_survey(now, node);
     }
 
-    /// A peer is connected: it is told on which switches it is, or, if it is new, the topology is measured again.
+    /// A peer is connected: tells it its switches, or, if it is new, schedules a survey.
     pub(super) fn survey_peer_up(&mut self, now: Time, node: &mut Node, peer: PeerId) {
         let Some(&(_, index)) = self.peers.iter().find(|(id, _)| *id == peer) else {
             return;
@@ -238,7 +237,7 @@ impl Daemon {
         }
     }
 
-    /// What is to be surveyed: each network with the nodes that are there on it.
+    /// The survey's jobs: each network with the nodes on it.
     fn survey_jobs(&self, now: Time, node: &Node) -> VecDeque<Job> {
         let links = &self.cluster.nodes[self.me].links;
         let own = links.iter().enumerate();
@@ -262,7 +261,7 @@ impl Daemon {
                 }
                 let peer = self.peers.iter().find(|(_, i)| *i == index).map(|p| p.0);
                 let mtu_bytes = peer.and_then(|peer| mtu_of_path(node, peer, job.link));
-                // Of who is not met over links others know whether it is there.
+                // For a peer without a bundle over links, others know whether it is there.
                 let is_there =
                     |peer| mtu_bytes.is_some() || node.is_said_to_be_on(now, peer, job.link);
                 if index != self.me && !peer.is_some_and(is_there) {

@@ -1,4 +1,4 @@
-//! How fast a network is: what a switch adds to a probe's round trip follows from it, and how often one may be sent.
+//! The speed of a network: it gives a switch's share of a probe's round trip, and how often probes may be sent.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -11,17 +11,18 @@ use tabane_proto::wire::{Measure, PAUSE_US, TRAIN_MAX};
 const PROBES: u8 = 8;
 /// Around a datagram: headers of IPv4 and UDP, Ethernet's header, checksum, preamble and gap.
 const AROUND_BYTES: u64 = 66;
-/// A train takes so long on a link that it fills, in microseconds, but has so many packets at least.
+/// A train's duration on a link that it fills, in microseconds; next, its least number of packets.
 const TRAIN_US: u64 = 8_000;
 const TRAIN_MIN: u8 = 16;
-/// A survey takes one part in so many of a link.
+/// A survey takes one part in this many of a link.
 const SHARE: u64 = 100;
 /// Taken for the rate of a device that does not know its own.
 const MBPS_UNKNOWN: u32 = 1000;
-/// If a packet right behind another one comes so much later, the network is slower than any device says that is in
-/// use for clusters: then it is virtual, or a device lies, and what was measured counts. (A shorter time says how fast hosts are.)
+/// If the second of two packets sent back to back comes this much later, the network is slower than any device in a cluster
+/// claims to be: then it is virtual, or a device lies, and the measured speed counts. (A shorter interval only shows how fast
+/// hosts are.)
 const SLOW: Duration = Duration::from_micros(40);
-/// What was measured may be wrong by one part in so many.
+/// The measurement may be wrong by one part in this many.
 const PRECISION: u64 = 8;
 
 /// A rate, and whether it was measured.
@@ -31,7 +32,7 @@ pub struct Pace {
     is_measured: bool,
 }
 
-/// What a probe takes of the wire.
+/// A probe's bits on the wire.
 pub fn bits_on_wire(datagram_bytes: u16) -> u64 {
     (u64::from(datagram_bytes) + AROUND_BYTES) * 8
 }
@@ -52,7 +53,7 @@ impl Pace {
         }
     }
 
-    /// As it is, if the second of two probes of so many bytes that were sent at once came so long behind the first.
+    /// The corrected speed, if the second of two probes of this size that were sent at once came `behind` the first.
     pub fn corrected(self, datagram_bytes: u16, behind: Option<Duration>) -> Pace {
         let Some(behind) = behind.filter(|behind| *behind >= SLOW) else {
             return self;
@@ -65,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// How a path is measured: a link and its trunks are left to what they are for.
+    /// How a path is measured without disturbing the link and its trunks.
     pub fn measure(self, link: LinkId, datagram_bytes: u16) -> Measure {
         let bits = bits_on_wire(datagram_bytes);
         let pause_us = bits * SHARE / u64::from(self.mbps);
@@ -77,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// How a train is sent: for so long that two that begin at about the same time meet.
+    /// How a train is sent: long enough that two that begin at about the same time overlap.
     pub fn train(self, link: LinkId, datagram_bytes: u16) -> Measure {
         let bits = bits_on_wire(datagram_bytes);
         let probes = u64::from(self.mbps) * TRAIN_US / bits;
@@ -89,7 +90,7 @@ impl Pace {
         }
     }
 
-    /// What the inference is told.
+    /// The settings of the inference.
     pub fn config(self, datagram_bytes: u16) -> Config {
         let config = Config::for_rate(self.mbps);
         // It takes probes of plain Ethernet's size.
@@ -140,12 +141,12 @@ mod tests {
             let bits_per_s = 1_538 * 8 * 1_000_000 / u64::from(how.pause_us);
             assert!(how.is_sound(), "{how:?}");
             assert!(bits_per_s <= u64::from(mbps) * 1_000_000 / 98, "{how:?}");
-            // What was measured is slow.
+            // The measured speed is slow.
             for is_measured in [false, mbps <= 100] {
                 let pace = Pace { mbps, is_measured };
                 let (least, most) = pace.config(BYTES).hop_ns;
                 assert!(0 < least && least < most, "{pace:?}");
-                // What a faster switch needs to decide is more than the wire adds.
+                // A faster switch's own delay exceeds that of the wire.
                 assert_eq!(most < 2 * least, mbps <= 1_000, "{pace:?}");
             }
         }

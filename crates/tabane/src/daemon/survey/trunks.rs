@@ -8,12 +8,12 @@ use tabane_proto::topology::{Map, Probe, packets_per_s};
 use super::measure::{Around, Asked, Job, ask_all};
 use crate::topo::Network;
 
-/// Two trains are sent at once so often: they may miss each other.
+/// Number of tries with two trains at once: they may miss each other.
 const TRIES: usize = 3;
-/// Each is sent by itself until two of them agree, and so often at most. A process that wakes late takes in a part of a train at once, which then
-/// looks faster than any wire; but it does not do so twice to the same degree.
+/// Number of trains alone, at most: they are sent until two agree. A process that wakes late receives part of a train at once, which then looks
+/// faster than any wire, but hardly twice to the same degree.
 const TRIES_ALONE: usize = 6;
-/// Trains agree that differ by this factor at most.
+/// Two trains agree if they differ by this factor at most.
 const AGREE: f64 = 1.1;
 /// So long after the train before: nodes send trains for others every 50 ms at most.
 const REST: Duration = Duration::from_millis(60);
@@ -55,7 +55,7 @@ impl Trial {
         }
     }
 
-    /// What came of it. Returns whether it can go on.
+    /// Takes the results. Returns whether it can go on.
     fn take(&mut self, trains_ns: &[Option<u64>]) -> bool {
         // Answers that came all together say how slow a process is, and not how fast a wire.
         let ns = |train: &Option<u64>| train.filter(|ns| *ns > 0);
@@ -89,7 +89,7 @@ fn settled(trains_ns: &[u64]) -> Option<u64> {
 }
 
 impl Trunks {
-    /// Those of a network, of which this is the map.
+    /// The trunks of a network, from its map.
     pub fn new(network: Network, map: &Map) -> Trunks {
         let trial = |trunk| {
             Some(Trial {
@@ -124,7 +124,7 @@ impl Trunks {
                 return true;
             };
             if self.asked.is_empty() {
-                // Who sent a train a moment ago would be late, and the two would miss each other.
+                // A node that has just sent a train would be late, and the two would miss each other.
                 let at = around.now + REST;
                 let new = |probe: &Probe| Asked::new(at, *probe);
                 self.asked = trial.next().iter().map(new).collect();

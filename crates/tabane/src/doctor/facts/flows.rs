@@ -40,7 +40,7 @@ impl Flows {
         });
     }
 
-    /// What was seen.
+    /// The results.
     pub fn finish(mut self) -> Vec<Flow> {
         self.look();
         let flow = |(first, last, unread): (TcpConnection, TcpConnection, u32)| Flow {

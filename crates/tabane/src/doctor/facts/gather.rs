@@ -21,27 +21,27 @@ use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
 use crate::{cli, mpi};
 
-/// Ways to peers that are pinged at most; those that do not work come first.
+/// The most paths to peers that are pinged; failed ones come first.
 const PATHS_MAX: usize = 64;
-/// Pings go out this often on one way …
+/// Interval of pings on one path.
 const PING_INTERVAL: Duration = Duration::from_millis(20);
-/// … and not more often than this on all together.
+/// Least interval of pings on all paths together.
 const PING_INTERVAL_ALL: Duration = Duration::from_millis(2);
 /// ARP questions are asked again after this long: the first is lost where a
 /// switch port has just come up.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const FLOWS_EVERY: Duration = Duration::from_millis(50);
-/// How often the daemon is asked while it is watched: what is true of one moment only
-/// is not told.
+/// Number of reports from the daemon during the watch: what is true for a moment only is
+/// not reported.
 const READINGS: u32 = 10;
 
-/// What to look at.
+/// What to examine.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// The cluster file.
     pub file: PathBuf,
-    /// Whether somebody named it, so that its absence matters.
+    /// Whether the user named it, so that its absence matters.
     pub file_is_named: bool,
     /// Which node this is, if it is not to be found by its addresses.
     pub node: Option<String>,
@@ -76,7 +76,7 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
             None
         }
     };
-    // One that is silent has its port and its device all the same.
+    // A silent daemon has its port and its device all the same.
     let runs = first.is_some() || facts.daemon_trouble.is_some();
     let cluster = read_file(order, runs, &mut facts);
     let cluster = cluster.as_ref();
@@ -147,8 +147,8 @@ fn status() -> Result<StatusReport, Trouble> {
         .map_err(|e| Trouble::Says(AskError::NotUnderstood(e.to_string()).to_string()))
 }
 
-/// The cluster file as far as it can be read, and which node this is. What is
-/// wrong with it is noted.
+/// The cluster file as far as it can be read, and which node this is. Its errors are
+/// recorded.
 fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Cluster, usize)> {
     if let Err(error) = std::fs::File::open(&order.file) {
         let nobody_misses_it = daemon_runs && !order.file_is_named;
@@ -197,8 +197,8 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
     }
 }
 
-/// Whether this node has the key that the file says. As another user than the daemon's that
-/// cannot be seen.
+/// Whether this node has the key that the file demands. Only the daemon's user can see
+/// that.
 fn note_node_key(cluster: &mut Cluster, me: usize, facts: &mut Facts) {
     let file = cluster.node_key_file.clone();
     let forbidden = std::fs::File::open(&file).err();
@@ -214,7 +214,8 @@ fn note_node_key(cluster: &mut Cluster, me: usize, facts: &mut Facts) {
     }
 }
 
-/// What of the file does not fit this machine, except what has a finding of its own.
+/// Where the file does not fit this machine, except for problems with a finding of their
+/// own.
 fn note_problems(cluster: &Cluster, me: usize, own: &[InterfaceAddress], facts: &mut Facts) {
     let problems = tabane_cluster::check_here(cluster, me, own);
     let has_own = |text: &str| {
@@ -248,7 +249,7 @@ fn own_links(
     numbered.into_iter().map(link).collect()
 }
 
-/// Which links' ports somebody else has, where no daemon runs.
+/// Which links' ports another program has, if no daemon runs.
 fn note_taken_ports(cluster: Option<&(Cluster, usize)>, facts: &mut Facts) {
     let Some((cluster, _)) = cluster else {
         return;
@@ -295,7 +296,7 @@ fn targets(report: Option<&StatusReport>, cluster: Option<&(Cluster, usize)>) ->
     others.flat_map(|(_, node)| of_peer(node)).collect()
 }
 
-/// Keeps those of the peer that was named, and no more than can be pinged.
+/// Keeps the paths of the named peer, and no more than can be pinged.
 fn choose(order: &Order, targets: &mut Vec<Target>, facts: &mut Facts) -> Result<(), String> {
     if let Some(name) = &order.peer {
         let names: Vec<String> = targets.iter().map(|t| t.peer.clone()).collect();
@@ -326,7 +327,7 @@ fn choose(order: &Order, targets: &mut Vec<Target>, facts: &mut Facts) -> Result
     Ok(())
 }
 
-/// The addresses to send from and to when the bundle is to be filled.
+/// The addresses to use for filling the bundle.
 fn to_fill(
     report: Option<&StatusReport>,
     cluster: Option<&(Cluster, usize)>,
@@ -422,13 +423,13 @@ fn watch(
     take_paths(facts, &network, targets, answers);
 }
 
-/// What the daemon says now; if it ended meanwhile, what it said before.
+/// The daemon's report now; if it has ended, the one before.
 fn again(before: StatusReport) -> StatusReport {
     status().unwrap_or(before)
 }
 
-/// What the daemon says from time to time, the last time when the watching ends, and
-/// when that was, seconds after it began.
+/// Periodic reports of the daemon, the last one at the end of the watch, and its time in
+/// seconds from the beginning.
 fn readings(began: Instant, watch: Duration) -> (Vec<StatusReport>, f64) {
     let mut read = Vec::new();
     let mut seconds = 0.0;

@@ -9,8 +9,7 @@ use tabane_io::clock;
 
 use super::{Machine, since};
 
-/// Clock readings made to see what one costs, in so many batches: whoever is
-/// interrupted in one is not in all of them.
+/// Number of batches of clock readings to measure their cost: an interruption does not affect all batches.
 const CLOCK_READINGS: u32 = 100;
 const CLOCK_BATCHES: u32 = 50;
 
@@ -63,7 +62,7 @@ impl Before {
         }
     }
 
-    /// What became of them.
+    /// The results.
     pub fn finish(self) -> Machine {
         let elapsed_ns = self.began.elapsed().as_nanos().max(1) as f64;
         let now = self.daemon_pid.and_then(scheduled);
@@ -154,11 +153,11 @@ fn scheduled(pid: u32) -> Option<Scheduled> {
     })
 }
 
-/// Where control groups are seen: those of version 2, and version 1's of the processor.
+/// Directory of control groups: of version 2, and of version 1's cpu controller.
 const CGROUPS: &str = "/sys/fs/cgroup";
 const CGROUPS_OF_PROCESSOR: &str = "/sys/fs/cgroup/cpu";
 
-/// `/proc/PID/cgroup` (cgroups(7)) names the groups; `cpu.stat` of each, and of those that it is in, counts.
+/// `/proc/PID/cgroup` (cgroups(7)) names the groups; `cpu.stat` of each, and of its ancestors, counts.
 fn throttled(pid: u32) -> Throttled {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mut found = Throttled::new();
@@ -183,7 +182,7 @@ fn throttled(pid: u32) -> Throttled {
     found
 }
 
-/// What `cpu.stat` says, of version 2 in microseconds, of version 1 in nanoseconds.
+/// The throttled time in `cpu.stat`, of version 2 in microseconds, of version 1 in nanoseconds.
 fn throttled_ns(stat: &str) -> Option<u64> {
     let of = |name: &str| {
         let value = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
@@ -193,7 +192,7 @@ fn throttled_ns(stat: &str) -> Option<u64> {
     version_2.or_else(|| of("throttled_time "))
 }
 
-/// What the most throttled group's time grew by.
+/// The increase for the most throttled group.
 fn grown(first: &Throttled, last: &Throttled) -> Option<u64> {
     let of_one = |(group, ns): (&PathBuf, &u64)| Some(since(*first.get(group)?, *ns));
     last.iter().filter_map(of_one).max()

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
-/// "Discard" (RFC 863): whoever listens there throws it away, whoever does not
-/// says so now and then.
+/// "Discard" (RFC 863): a listener there discards the data; without one, the host says
+/// so now and then.
 const PORT: u16 = 9;
 /// Fits the virtual NIC's MTU of 62,000 with its headers.
 const DATAGRAM_BYTES: usize = 60_000;
@@ -15,7 +15,7 @@ pub fn fill(own: IpAddr, peer: IpAddr, until: Instant) -> std::io::Result<()> {
     socket.connect(SocketAddr::new(peer, PORT))?;
     let datagram = vec![0; DATAGRAM_BYTES];
     while Instant::now() < until {
-        // "Port unreachable", or a queue that is full: both are to be expected.
+        // "Port unreachable" or a full queue are both expected.
         if socket.send(&datagram).is_err() {
             std::thread::yield_now();
         }

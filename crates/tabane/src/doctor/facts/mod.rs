@@ -1,4 +1,4 @@
-//! What was seen, without any judgement of it.
+//! Observed facts, without any judgement.
 
 mod device;
 mod flows;
@@ -28,15 +28,15 @@ pub type Mac = [u8; 6];
 pub struct Facts {
     /// How long was watched, seconds.
     pub seconds: f64,
-    /// What the daemon said; `None` if none runs.
+    /// The daemon's reports; `None` if none runs.
     pub daemon: Option<Watched>,
-    /// What the daemon answered instead of its status.
+    /// The daemon's answer, if it was no status.
     pub daemon_trouble: Option<String>,
     /// This node's name.
     pub node: Option<String>,
     /// UDP port of the cluster.
     pub port: u16,
-    /// What is wrong with the cluster file, or between it and this machine.
+    /// Problems of the cluster file, or between it and this machine.
     pub file_problems: Vec<String>,
     /// The virtual NIC, if the daemon made one.
     pub vnic: Option<VnicFacts>,
@@ -48,18 +48,18 @@ pub struct Facts {
     pub machine: Machine,
     /// TCP connections over the virtual NIC.
     pub flows: Vec<Flow>,
-    /// What jobs of MPI meet here.
+    /// Facts for MPI jobs.
     pub mpi: MpiFacts,
     /// The device outside, if this node is a gateway.
     pub outside: Option<OutsideFacts>,
-    /// What could not be looked at.
+    /// What could not be examined.
     pub unseen: Vec<Unseen>,
 }
 
-/// What jobs of MPI meet on this machine.
+/// Conditions for MPI jobs on this machine.
 #[derive(Debug, Clone, Default)]
 pub struct MpiFacts {
-    /// The MPIs that whoever called finds.
+    /// MPIs in the caller's path.
     pub installed: Vec<Mpi>,
     /// Why `tabane mpi` would start none of them, or not here.
     pub trouble: Option<String>,
@@ -67,16 +67,16 @@ pub struct MpiFacts {
     pub is_wanted: bool,
 }
 
-/// What the daemon said while it was watched.
+/// The daemon's reports during the watch.
 #[derive(Debug, Clone)]
 pub struct Watched {
     /// At the beginning.
     pub first: StatusReport,
     /// Meanwhile, in order; the newest when the watching ended.
     pub between: Vec<StatusReport>,
-    /// From the first to that one, seconds; to the last if there is none between.
+    /// Seconds from the first to the last of `readings`, or to `last` if there are none.
     pub seconds: f64,
-    /// At the end, a moment after the watching: what was on its way then is known.
+    /// The report a moment after the watch, when the fate of packets in flight is known.
     pub last: StatusReport,
 }
 
@@ -88,7 +88,7 @@ impl Watched {
     }
 }
 
-/// The virtual NIC: what the daemon made, and what there is.
+/// The virtual NIC: as the daemon made it, and as it is.
 #[derive(Debug, Clone)]
 pub struct VnicFacts {
     /// Its name.
@@ -121,7 +121,7 @@ pub struct OwnLink {
     pub device: Option<Device>,
     /// Whether another program has the UDP port (only tried without a daemon).
     pub port_taken: bool,
-    /// Links whose device heard what was broadcast on this one's.
+    /// Links whose device heard broadcasts from this one's.
     pub heard_on: Vec<u8>,
     /// Ethernet addresses of others that answer for this link's address.
     pub claimants: Vec<Mac>,
@@ -155,8 +155,8 @@ pub struct Device {
     pub physical: bool,
     /// Offloads that are on, by their names in `ethtool -k`; `None` if not known.
     pub features: Option<Vec<String>>,
-    /// Its error counters, by their names in `/sys/class/net/*/statistics`:
-    /// what they grew by while watching.
+    /// Increase of its error counters during the watch, by their names in
+    /// `/sys/class/net/*/statistics`.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -185,9 +185,9 @@ pub struct PathFacts {
     pub lost_times: Option<u32>,
     /// Pings as large as the device's MTU.
     pub large: Option<Pings>,
-    /// What came back from the peer's port; only tried where the path does not work.
+    /// The answer from the peer's port; only tried where the path does not work.
     pub knock: Option<KnockAnswer>,
-    /// Ethernet addresses that answered for the peer's; `None` if nobody could be asked.
+    /// Ethernet addresses that answered for the peer's; `None` if ARP could not be used.
     pub macs: Option<Vec<Mac>>,
     /// The Ethernet address that the kernel sends to.
     pub neighbour: Option<Mac>,
@@ -220,7 +220,7 @@ pub struct Machine {
     pub backlog_drops: u64,
     /// The kernel's source of time.
     pub clocksource: Option<String>,
-    /// What one reading of the clock costs.
+    /// Cost of one clock reading.
     pub clock_read_ns: f64,
     /// By how much the wall clock ran ahead of the steady one while watching, seconds.
     pub wall_jump_s: f64,
@@ -241,9 +241,9 @@ pub struct Flow {
     pub window_limited_s: f64,
     /// The least that ever waited here to be read.
     pub unread_bytes_min: u64,
-    /// What was acknowledged by the other end.
+    /// Bytes that the other end acknowledged.
     pub sent_bytes: u64,
-    /// What was received.
+    /// Bytes received.
     pub received_bytes: u64,
 }
 
@@ -258,13 +258,13 @@ impl Facts {
         self.link(number)?.device.as_ref()
     }
 
-    /// What the daemon last said of a peer.
+    /// The daemon's last report of a peer.
     pub fn peer(&self, name: &str) -> Option<&PeerStatus> {
         let peers = &self.daemon.as_ref()?.last.peers;
         peers.iter().find(|p| p.name == name)
     }
 
-    /// What the daemon said of a path, at the beginning and at the end.
+    /// The daemon's reports of a path, from the beginning and from the end.
     pub fn path_status(&self, peer: &str, link: u8) -> Option<PathWatch<'_>> {
         let daemon = self.daemon.as_ref()?;
         let peer = daemon.first.peers.iter().find(|p| p.name == peer)?;
@@ -276,7 +276,7 @@ impl Facts {
         })
     }
 
-    /// What the daemon said of one of its links, at the beginning and at the end.
+    /// The daemon's reports of one of its links, from the beginning and from the end.
     pub fn link_status(&self, number: u8) -> Option<LinkWatch<'_>> {
         let daemon = self.daemon.as_ref()?;
         Some(LinkWatch {
@@ -291,7 +291,8 @@ fn path_of<'a>(report: &'a StatusReport, peer: &str, link: u8) -> Option<&'a Pat
     peer.paths.iter().find(|p| p.link == link)
 }
 
-/// One direction carries so many times the other's bytes where that sends acknowledgements only.
+/// If one direction carries this many times the other's bytes, the other carries only
+/// acknowledgements.
 const MOSTLY: u64 = 8;
 
 /// A path while it was watched.
@@ -318,8 +319,8 @@ impl<'a> PathWatch<'a> {
         since(self.first.tx_packets, self.last.tx_packets)
     }
 
-    /// Of those, or of a moment before, found lost meanwhile; not those that were only
-    /// late, as far as that is known by now.
+    /// Lost packets of those, or of the moment before; without those known to have been
+    /// only late.
     pub fn lost(&self) -> u64 {
         let late = since(self.first.tx_late_packets, self.last.tx_late_packets);
         let lost = since(self.first.tx_lost_packets, self.settled().tx_lost_packets);
@@ -333,7 +334,7 @@ impl<'a> PathWatch<'a> {
         (grown.count(), counts.len().saturating_sub(1))
     }
 
-    /// When the watching ended; what was given up too early has shown itself since.
+    /// The state after the watch, when spurious losses have been recognised.
     fn settled(&self) -> &'a PathStatus {
         let newest = self.watched.between.last();
         let path = newest.and_then(|report| path_of(report, self.peer, self.first.link));
@@ -345,15 +346,15 @@ impl<'a> PathWatch<'a> {
         since(self.first.rx_packets, self.last.rx_packets)
     }
 
-    /// Whether what came was much more than what went: then what went is acknowledgements,
-    /// and what is lost of those nobody counts.
+    /// Whether far more came than went: then the outgoing packets are acknowledgements,
+    /// whose loss nobody counts.
     pub fn mostly_received(&self) -> bool {
         let sent = since(self.first.tx_bytes, self.last.tx_bytes);
         let received = since(self.first.rx_bytes, self.last.rx_bytes);
         received / MOSTLY > sent
     }
 
-    /// What was sent meanwhile, Mb/s.
+    /// The rate sent meanwhile, Mb/s.
     pub fn sent_mbps(&self) -> f64 {
         let bytes = since(self.first.tx_bytes, self.settled().tx_bytes);
         bytes as f64 * 8e-6 / self.watched.seconds.max(1e-3)
@@ -376,7 +377,7 @@ impl LinkWatch<'_> {
     }
 }
 
-/// How much a counter grew; one that began anew (a socket opened again) counts from zero.
+/// The increase of a counter; one that was reset (a socket opened again) counts from zero.
 pub fn since(first: u64, last: u64) -> u64 {
     last.checked_sub(first).unwrap_or(last)
 }

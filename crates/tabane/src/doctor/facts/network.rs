@@ -1,5 +1,5 @@
-//! What is on the links' networks: who answers ARP, which links hear each
-//! other, what arrives for our port before any firewall.
+//! Facts about the links' networks: who answers ARP, which links hear each other, and
+//! what arrives for our port before any firewall.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,7 +31,7 @@ pub struct Answer {
     pub mac: Mac,
 }
 
-/// What arrives on a link for our port.
+/// Packets that arrive on a link for our port.
 struct Capture {
     link: u8,
     mac: Option<Mac>,
@@ -120,12 +120,12 @@ impl Network {
         Ok(())
     }
 
-    /// Asks on every link for its peers, and, by a probe that enters nothing into
-    /// anybody's tables (RFC 5227), for its own address.
+    /// Asks on every link for its peers and, with a probe that changes nobody's tables
+    /// (RFC 5227), for its own address.
     pub fn ask(&self) {
         for port in &self.ports {
             let own = ArpPacket::request(port.mac, Ipv4Addr::UNSPECIFIED, port.address);
-            // A device that is down says nothing; that is seen elsewhere.
+            // A device that is down is detected elsewhere.
             let _ = port.arp.send(&own.to_frame());
             for peer in &port.peers {
                 let ask = ArpPacket::request(port.mac, port.address, *peer);
@@ -134,7 +134,7 @@ impl Network {
         }
     }
 
-    /// Takes in what has arrived.
+    /// Takes in arrivals.
     pub fn look(&mut self) {
         let macs: Vec<(u8, Mac)> = self.ports.iter().map(|p| (p.link, p.mac)).collect();
         let mut buffer = [0; FRAME_BYTES];
@@ -148,7 +148,7 @@ impl Network {
                 };
                 let own = macs.iter().find(|(_, mac)| *mac == packet.sender_mac);
                 match (own, packet.kind) {
-                    // NICs with one MAC address between them cannot be told apart.
+                    // If both NICs have one MAC address, they cannot be distinguished.
                     (Some((link, _)), ArpKind::Request) if *link != port.link => {
                         add(&mut self.heard, (*link, port.link));
                     }
@@ -189,7 +189,7 @@ impl Network {
         pairs.map(|(_, on)| *on).collect()
     }
 
-    /// What arrived for our port on a link, if that was looked at.
+    /// Arrivals for our port on a link, if they were captured.
     pub fn arrivals(&self, link: u8) -> Option<BTreeMap<IpAddr, u64>> {
         let found = self.captures.iter().find(|c| c.link == link);
         found.map(|c| c.counts.clone())

@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// How long an answer from the port is waited for before the next knock.
 const KNOCK_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Where to ping.
+/// A path to ping.
 pub struct Way<'a> {
     pub local: IpAddr,
     pub device: Option<&'a str>,
@@ -29,7 +29,7 @@ pub struct Way<'a> {
     pub until: Instant,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Default)]
 pub struct Answers {
     /// Small pings; `None`: there could be none.
@@ -38,7 +38,7 @@ pub struct Answers {
     pub lost_times: u32,
     /// Large ones.
     pub large: Option<Pings>,
-    /// What came back from the port.
+    /// The answer from the port.
     pub knock: Option<KnockAnswer>,
     /// Pinging is not permitted.
     pub forbidden: bool,

@@ -6,7 +6,7 @@ use crate::doctor::finding::{Cause, Finding, Severity};
 
 /// So many datagrams a second that are thrown away are no chance.
 const FLOOD_PER_S: f64 = 1000.0;
-/// Reasons that are told, the most frequent first.
+/// The most reasons that are listed, the most frequent first.
 const REASONS_MAX: usize = 3;
 
 /// For each reason how many datagrams were thrown away meanwhile, the most first.
@@ -30,7 +30,7 @@ fn per_s(facts: &Facts) -> f64 {
     all as f64 / facts.seconds.max(1e-3)
 }
 
-/// Whether one came; then what its packets do is no fault of this machine.
+/// Whether there was one; then its effects are no fault of this machine.
 pub fn is_flooded(facts: &Facts) -> bool {
     per_s(facts) >= FLOOD_PER_S
 }

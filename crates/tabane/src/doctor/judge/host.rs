@@ -7,20 +7,21 @@ use crate::doctor::facts::{Device, Facts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::StatusReport;
 
-/// A loop that works for this share of the time has nothing left.
+/// A loop that is busy for this share of the time has no reserve.
 const BUSY_MIN: f64 = 0.9;
 /// Packets a second that are traffic to speak of.
 const BUSY_PER_S: f64 = 500.0;
 /// Of that, waiting for a processor from here on means that others have it.
 const WAITED_MIN: f64 = 0.2;
-/// Kept from running by a quota for so long, nothing is on time.
+/// If a quota throttles the daemon for this share of the time, nothing is on time.
 const THROTTLED_MIN: f64 = 0.1;
-/// A processor that does nothing but network interrupts is a limit of its own.
+/// A processor that is busy with network interrupts for this share of the time is a
+/// limit of its own.
 const SOFTIRQ_MIN: f64 = 0.8;
 const STOLEN_MIN: f64 = 0.1;
-/// Datagrams a second above which joining them matters …
+/// Rate of datagrams above which GRO matters.
 const BULK_PER_S: f64 = 5000.0;
-/// … and how many come at once where they are joined.
+/// Datagrams per receive that show that GRO works.
 const JOINED_MIN: f64 = 1.5;
 /// A reading of the clock through a system call costs more than this.
 const CLOCK_READ_NS_MAX: f64 = 1000.0;
@@ -222,7 +223,7 @@ pub(super) fn no_room(facts: &Facts) -> u64 {
     let links = facts.links.iter();
     let watches = links.filter_map(|l| facts.link_status(l.number));
     let by_daemon: u64 = watches.map(|watch| watch.grown(|l| l.rx_dropped)).sum();
-    // What a filter keeps off while a flood lasts is counted by the socket, too.
+    // The socket also counts packets that the filter drops during a flood.
     let by_system = facts.machine.socket_drops.saturating_sub(kept_off(facts));
     by_system.max(by_daemon)
 }
@@ -277,7 +278,7 @@ fn offloads(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     let piecewise = grown(|l| l.tx_piecewise);
     let each = datagrams as f64 / receives.max(1) as f64;
     let is_bulk = datagrams as f64 / facts.seconds.max(1e-3) >= BULK_PER_S;
-    // What strangers send cannot be joined.
+    // Strangers' packets cannot be joined.
     let one_by_one = is_bulk && each < JOINED_MIN && !flood::is_flooded(facts);
     let mut missing = Vec::new();
     if !has("tx-checksum-") {
@@ -349,7 +350,7 @@ fn slow_clock(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// tabane runs by a clock that nobody sets; people and logs do not.
+/// tabane uses a clock that nobody sets; people and logs do not.
 fn wrong_clock(facts: &Facts) -> Option<Finding> {
     let machine = &facts.machine;
     let jumped = machine.wall_jump_s.abs() >= WALL_JUMP_S;

@@ -1,4 +1,4 @@
-//! This node's own links: interface, network, who else has the address.
+//! This node's own links: interface, network, address conflicts.
 
 use tabane_cluster::Network;
 
@@ -150,7 +150,7 @@ fn peer_conflicts(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// The kernel takes what comes from a peer with an address of this machine's for a forgery, and drops it.
+/// The kernel drops a peer's packets as spoofed, because this machine has the peer's address.
 fn peers_address_here(facts: &Facts, path: &PathFacts, device: &Device) -> Finding {
     let (ip, peer, link, nic) = (path.remote.ip(), &path.peer, path.link, &device.name);
     Finding::new(
@@ -169,8 +169,8 @@ fn peers_address_here(facts: &Facts, path: &PathFacts, device: &Device) -> Findi
     .mend("or correct `links` in the cluster file, on every node")
 }
 
-/// The kernel sends to an Ethernet address that did not answer for the peer's: one
-/// of before, or that of a machine that had the same address.
+/// The kernel sends to an Ethernet address that did not answer for the peer's: an old one, or that of a
+/// machine that had the same address.
 fn wrong_neighbours(facts: &Facts, found: &mut Vec<Finding>) {
     for path in &facts.paths {
         let macs = path.macs.as_deref().unwrap_or_default();

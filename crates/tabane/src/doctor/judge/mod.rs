@@ -1,4 +1,4 @@
-//! From what was seen to what is wrong. Pure: facts in, findings out.
+//! From facts to findings. Pure.
 
 mod flood;
 mod host;
@@ -20,7 +20,7 @@ mod words;
 use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
-/// What is looked for, in words, for the one to whom nothing is wrong.
+/// The checks, in words, for a healthy result.
 pub const CHECKED: [&str; 20] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
@@ -44,7 +44,7 @@ pub const CHECKED: [&str; 20] = [
     "clocks",
 ];
 
-/// What is wrong, worst first.
+/// The findings, worst first.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     own::judge(facts, &mut found);

@@ -9,7 +9,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
         return;
     }
     found.extend(mpi.trouble.as_deref().map(|why| {
-        // Nobody misses what nobody has asked for.
+        // Not a problem for those who do not want MPI.
         let severity = match mpi.is_wanted {
             true => Severity::Degraded,
             false => Severity::Note,

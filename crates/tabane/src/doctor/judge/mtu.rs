@@ -13,12 +13,12 @@ const SEARCHED_AFTER_S: u64 = 15;
 /// Headers in front of a datagram: IP and UDP.
 const HEADERS_IPV4: u32 = 28;
 const HEADERS_IPV6: u32 = 48;
-/// What every network passes.
+/// The MTU that every network passes.
 const ETHERNET_MTU: u32 = 1500;
 /// So many large pings without an answer are no chance.
 const PINGS_MIN: u32 = 3;
 
-/// What is known of the packets that pass.
+/// Which packets pass, as far as known.
 struct Passing<'a> {
     path: &'a PathFacts,
     nic: &'a str,

@@ -1,13 +1,13 @@
-//! The cluster's outside address: who serves it, who could, and the line.
+//! The cluster's outside address: which gateway serves, which could, and the line.
 
 use super::words;
 use crate::doctor::facts::{Facts, OutsideFacts, Watched, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{GatewayStatus, PeerState, StatusReport};
 
-/// What waits in the device's queue for longer than this is much, milliseconds.
+/// A longer wait in the device's queue is a finding, milliseconds.
 const QUEUE_MS: u64 = 5;
-/// The same in bytes, where the line's rate is not known.
+/// The same in bytes, if the line's rate is not known.
 const QUEUE_BYTES: u64 = 1_000_000;
 /// Packets that were dropped since strangers begin too many connections.
 const GREYLISTED: &str = "greylisted";
@@ -37,7 +37,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(flood(watched, gateway));
 }
 
-/// What the daemon said of the gateway, in order.
+/// The daemon's reports of the gateway, in order.
 fn readings(watched: &Watched) -> impl Iterator<Item = &GatewayStatus> {
     let reports = watched.readings();
     reports.filter_map(|report| report.node.gateway.as_ref())
@@ -49,7 +49,7 @@ fn is_connected(report: &StatusReport, name: &str) -> bool {
     peers.any(|peer| peer.name == name && is_there(peer.state))
 }
 
-/// Whether some gateway served at any time, and is there now. Nodes go on believing in one until they hear of another one.
+/// Whether a gateway served at any time and is still there. Nodes believe in one until they hear of another.
 fn is_served(watched: &Watched) -> bool {
     let last = &watched.last;
     let now = |name: &String| *name == last.node.name || is_connected(last, name);
@@ -94,7 +94,7 @@ fn own_reason(gateway: &GatewayStatus, outside: &OutsideFacts) -> (String, Strin
     (why, mend)
 }
 
-/// What is known of the gateways that are not this node, and do not serve.
+/// Adds what is known of the other gateways that do not serve.
 fn others(watched: &Watched, gateway: &GatewayStatus, mut finding: Finding) -> Finding {
     let last = &watched.last;
     for standby in gateway

@@ -56,7 +56,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
         finding.evidence.clone_from(&facts.file_problems);
         found.push(finding);
     }
-    // Where the address was changed, what the host sends has a foreign one.
+    // If the address was changed, the host's packets have a foreign one.
     found.extend(vnic(facts).or_else(|| foreign_mac(facts)));
     found.extend(vnic_mtu(facts));
     let taken = facts.links.iter().filter(|l| l.port_taken);
@@ -104,7 +104,7 @@ fn grown(facts: &Facts, limit: &str) -> Option<u64> {
     (grown > 0).then_some(grown)
 }
 
-/// What is not this host's own, as of a bridge, goes nowhere.
+/// Frames that are not this host's own, such as a bridge's, are dropped.
 fn foreign_mac(facts: &Facts) -> Option<Finding> {
     let limit = DropReason::ForeignSource.name();
     let frames = count(grown(facts, limit)?, "frame");

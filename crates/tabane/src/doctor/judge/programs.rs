@@ -7,7 +7,7 @@ use crate::doctor::facts::{Facts, Flow};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, Reader, StatusReport, UnreadConnection, unread_program};
 
-/// A connection that had something to send for less than this says nothing.
+/// A connection that was busy for less than this proves nothing.
 const BUSY_S_MIN: f64 = 0.3;
 /// Of that, waiting for the receiver's window from here on makes it the limit.
 const LIMITED_MIN: f64 = 0.5;
@@ -15,12 +15,12 @@ const LIMITED_MIN: f64 = 0.5;
 const UNREAD_MIN: u64 = 32 * 1024;
 /// A bundle used to this share is full: then everybody waits for it, not it for them.
 const FULL: f64 = 0.8;
-/// A bundle that had something queued in one of so many readings had it more often.
+/// A bundle counts as backlogged if one in this many readings had something queued.
 const QUEUED_ONE_IN: usize = 4;
 /// Connections told of.
 const TOLD_MAX: usize = 5;
 
-/// Whoever has not read for so long, seconds, has stopped.
+/// A program that has not read for this long, seconds, has stopped.
 const UNREAD_S_MIN: u64 = 5;
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
@@ -41,8 +41,8 @@ fn reads_slowly(flow: &Flow) -> bool {
     flow.unread_bytes_min >= UNREAD_MIN
 }
 
-/// Whether the connections wait for the bundle: what they sent waits in it again and
-/// again, or it sends as much as the links can carry, or as a peer grants.
+/// Whether the connections wait for the bundle: their data queues in it repeatedly, or it sends as much as
+/// the links can carry, or as a peer grants.
 fn is_full(facts: &Facts) -> bool {
     let Some(daemon) = &facts.daemon else {
         return false;
@@ -63,7 +63,7 @@ fn is_full(facts: &Facts) -> bool {
         let last = watch.last;
         if last.state == PathState::Up && last.capacity_proven {
             used += watch.sent_mbps();
-            // The lowest: what passes for speed for a moment makes it seem larger.
+            // The lowest reading: bursts from buffers make the capacity seem larger.
             let read = watch.readings().filter_map(|p| p.capacity_mbps);
             capacity += read.fold(f64::INFINITY, f64::min);
         }
@@ -75,12 +75,12 @@ fn mbps(bytes: u64, facts: &Facts) -> f64 {
     bytes as f64 * 8e-6 / facts.seconds.max(1e-3)
 }
 
-/// Programs under `tabane run` whose connections stand still, each with the connection that has for longest.
+/// Programs under `tabane run` whose connections stand still, each with its longest one.
 fn unread(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(daemon) = &facts.daemon else {
         return;
     };
-    // Of the last reading: what has stood still for seconds was there before.
+    // Only the last report: anything that has stood still for seconds is in it.
     let run = &daemon.last.node.run;
     let unread = &run.unread;
     let mut of_program: BTreeMap<_, Vec<&UnreadConnection>> = BTreeMap::new();

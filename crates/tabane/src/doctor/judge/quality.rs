@@ -5,36 +5,35 @@ use crate::doctor::facts::{Device, Facts, PathFacts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::{PathState, PathStatus};
 
-/// A path that sent so many packets while watched tells of its loss itself …
+/// A path that sent at least this many packets during the watch shows its own loss.
 const BUSY_PACKETS: u64 = 500;
-/// … and loses from here on; below it costs less than it would to look for it.
+/// Loss is a finding from this share on; less costs less than looking for it.
 const LOSS_MIN: f64 = 0.01;
-/// … but from here on only where the daemon waits for a processor: then it sends in heaps,
-/// which a short queue on the way does not hold.
+/// The same where the daemon waits for a processor: then it sends in bursts, which overflow a
+/// short queue on the way.
 const LOSS_MIN_STARVED: f64 = 0.05;
-/// Fewer lost packets than this are chance …
+/// Fewer lost packets than this are chance.
 const LOST_MIN: u64 = 5;
-/// … and so are those that were lost at fewer times: somebody paused.
+/// Losses at fewer points in time than this are chance: somebody paused.
 const LOST_TIMES_MIN: usize = 3;
 /// Pings are fewer, and both directions count.
 const PING_LOSS_MIN: f64 = 0.02;
-/// The same on a link that receives in bulk: there answers also wait in the peer's full queue.
+/// The same on a link that receives bulk: there answers also wait in the peer's full queue.
 const PING_LOSS_MIN_RECEIVING: f64 = 0.05;
-/// Lost at fewer times they are chance, or somebody was away for a moment.
+/// Pings lost at fewer points in time are chance, or somebody was away for a moment.
 const PINGS_LOST_MIN: u32 = 3;
-/// A path in use carries this share of what it can at least.
+/// A path in use carries at least this share of its capacity.
 const USED_MIN: f64 = 0.4;
-/// One that can do less than this share of what its sibling carries is given copies only
-/// (ARCHITECTURE.md, "Do no harm"), so its use says nothing.
+/// A path with less than this share of its sibling's capacity gets only copies
+/// (ARCHITECTURE.md, "Do no harm"), so its use proves nothing.
 const STANDBY_BELOW: f64 = 1.0 / 16.0;
-/// Slower than this share of what a sibling carries is slow.
+/// Below this share of a sibling's rate a path is slow.
 const SLOW_BELOW: f64 = 0.6;
-/// The same where processor time is short and may keep a path from being filled: such
-/// a path is slow only if it is plainly full, and far behind.
+/// The same where processor time is short and may keep a path from being filled: then it is
+/// slow only if it is clearly full, and far behind.
 const USED_MIN_STARVED: f64 = 0.7;
 const SLOW_BELOW_STARVED: f64 = 0.3;
-/// Of the readings of a path's capacity, this share is at most what it is taken for: a
-/// momentary low one does not count.
+/// The assumed capacity is this quantile of the readings: a momentary low one does not count.
 const CAPACITY_QUANTILE: f64 = 0.75;
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
@@ -76,7 +75,7 @@ fn name(facts: &Facts, link: u8) -> &str {
     facts.device(link).map_or("the NIC", |d| d.name.as_str())
 }
 
-/// What a link is of the bundle, if all are alike.
+/// A link's share of the bundle, if all are alike.
 pub fn share(facts: &Facts) -> f64 {
     1.0 / facts.links.len().max(1) as f64
 }
@@ -88,7 +87,7 @@ fn loss_min(facts: &Facts) -> f64 {
     }
 }
 
-/// What share was lost, and how that is known.
+/// The lost share, and how it is known.
 fn loss(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<(f64, String)> {
     if watch.sent() < BUSY_PACKETS {
         return loss_of_pings(path, PING_LOSS_MIN, "on an idle link");
@@ -194,7 +193,7 @@ fn duplex(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     )
 }
 
-/// What a path carried while watched, Mb/s; nothing if it was idle.
+/// The rate that a path carried during the watch, Mb/s; `None` if it was idle.
 fn carried(watch: &PathWatch<'_>) -> f64 {
     if watch.sent() < BUSY_PACKETS {
         return 0.0;
@@ -203,8 +202,8 @@ fn carried(watch: &PathWatch<'_>) -> f64 {
     watch.sent_mbps() * arrived.max(0.0)
 }
 
-/// What a path can carry, by what the daemon thought of it most of the time, Mb/s; not
-/// known before it was once given more than it takes.
+/// The capacity of a path, as the daemon estimated it most of the time, Mb/s; `None` until it
+/// was once given more than it can take.
 fn capacity(watch: &PathWatch<'_>) -> Option<f64> {
     let known = watch.readings().filter(|p| p.capacity_proven);
     let mut read: Vec<f64> = known.filter_map(|p| p.capacity_mbps).collect();
@@ -213,9 +212,9 @@ fn capacity(watch: &PathWatch<'_>) -> Option<f64> {
     read.get(at.min(read.len().saturating_sub(1))).copied()
 }
 
-/// A path that can do less than a sibling did all the time. Estimates alone accuse
-/// nobody: what is saved up in a token bucket, or in a switch, passes for speed at
-/// first. So the sibling counts for what it carried, and without load nothing is said.
+/// A path that can carry less than a sibling carried all the time. Estimates alone prove
+/// nothing: tokens saved up in a bucket, or buffers of a switch, look like speed at first. So
+/// the sibling counts with what it carried, and without load there is no finding.
 fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>, starved: bool) -> Option<Finding> {
     let (used_min, below) = match starved {
         true => (USED_MIN_STARVED, SLOW_BELOW_STARVED),
@@ -233,7 +232,7 @@ fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>, starved: bool) ->
     let own = capacity(&watch)?.max(carried);
     let in_use = carried >= own * used_min;
     let is_standby = own < best * STANDBY_BELOW && !starved;
-    // What did not work all the time carried less for that.
+    // A path that did not work all the time carried less because of that.
     let works = |p: &PathStatus| matches!(p.state, PathState::Up | PathState::Suspect);
     let was_away = !watch.readings().all(works);
     if own >= best * below || !(in_use || is_standby) || was_away {
@@ -276,7 +275,7 @@ fn slow(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>, starved: bool) ->
     )
 }
 
-/// What the NICs themselves say, where nothing was measured.
+/// The NICs' own link speeds, if nothing was measured.
 fn slow_nic(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     let own = device.speed_mbps.filter(|_| device.physical)?;
     let others = facts.links.iter().filter(|l| l.number != link);

@@ -32,8 +32,8 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// Without a daemon nothing is known of a path but what the network says. An
-/// idle daemon notices late: if neither ping nor ARP is answered, it did not yet.
+/// Without a daemon, only the network tells whether a path works. An idle daemon notices a failure
+/// late: if neither ping nor ARP is answered, it has not noticed yet.
 fn works(facts: &Facts, path: &PathFacts) -> bool {
     let Some(watch) = facts.path_status(&path.peer, path.link) else {
         return false;
@@ -73,7 +73,7 @@ fn case(facts: &Facts, path: &PathFacts) -> Option<Case> {
     })
 }
 
-/// The checks in the order of what they prove.
+/// The checks, the most conclusive first.
 fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<Cause> {
     let (ip, port) = (path.remote.ip(), path.remote.port());
     let watch = facts.link_status(path.link);
@@ -131,7 +131,7 @@ fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<
     by_answers(facts, path, evidence)
 }
 
-/// What pings, ARP and arrivals tell together.
+/// Conclusion from pings, ARP and arrivals together.
 fn by_answers(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<Cause> {
     let ip = path.remote.ip();
     let pings = path.small;
@@ -183,7 +183,7 @@ fn is_connecting(facts: &Facts, path: &PathFacts) -> bool {
     peer.is_some_and(|p| p.state == PeerState::Connecting)
 }
 
-/// Whether it was looked at what arrives, and nothing came from this peer.
+/// Whether arrivals were captured, and none came from this peer.
 fn arrivals_lack(facts: &Facts, path: &PathFacts) -> bool {
     let arrivals = facts.link(path.link).and_then(|l| l.arrivals.as_ref());
     arrivals.is_some_and(|a| !a.contains_key(&path.remote.ip()))
@@ -204,8 +204,8 @@ fn dropped_here(facts: &Facts, path: &PathFacts) -> Option<(u64, u64)> {
     (of_peer > 0 && missing * 2 >= of_peer).then_some((of_peer, taken))
 }
 
-/// Packets for our port that arrived from this peer's address at the NIC of another link, and not at
-/// the one they should: how many, and of which link.
+/// Packets for our port from this peer's address that arrived at the NIC of another link, and not at
+/// the right one: how many, and which link.
 fn arrived_elsewhere<'a>(facts: &'a Facts, path: &PathFacts) -> Option<(u64, &'a OwnLink)> {
     let from_peer = |link: &OwnLink| {
         let arrivals = link.arrivals.as_ref()?;
@@ -219,7 +219,7 @@ fn arrived_elsewhere<'a>(facts: &'a Facts, path: &PathFacts) -> Option<(u64, &'a
     links.find_map(|link| Some((from_peer(link)?, link)))
 }
 
-/// What came from the peer on this link, by whoever counted it.
+/// Packets from the peer on this link, whoever counted them.
 fn heard(facts: &Facts, path: &PathFacts) -> u64 {
     let by_daemon = facts
         .path_status(&path.peer, path.link)
@@ -229,8 +229,8 @@ fn heard(facts: &Facts, path: &PathFacts) -> u64 {
     by_daemon.max(at_nic.copied().unwrap_or(0))
 }
 
-/// The same cause on several links of a peer is one case; so is the same cause
-/// on the same links of several peers.
+/// One cause on several links of a peer is one case; so is one cause on the same links of several
+/// peers.
 fn grouped(cases: Vec<Case>) -> Vec<Group> {
     let mut by_peer: Vec<Group> = Vec::new();
     for case in cases {
@@ -275,8 +275,8 @@ struct Group {
 }
 
 impl Group {
-    /// Whether the machines are there on all links and nothing comes from their daemons on any: one
-    /// that hangs looks from here like a firewall that drops both ways.
+    /// Whether the machines are reachable on all links while their daemons are silent on all: from
+    /// here a hanging daemon looks like a firewall that drops both ways.
     fn may_hang(&self, facts: &Facts) -> bool {
         let mut paths = facts.paths.iter().filter(|p| self.peers.contains(&p.peer));
         // Any answer from the port is a firewall's.

@@ -1,4 +1,4 @@
-//! Who was not admitted: keys, versions, names, files.
+//! Peers that were not admitted: keys, versions, names, files.
 
 use super::{flood, words};
 use crate::doctor::facts::Facts;
@@ -12,14 +12,14 @@ const RECENT_S: u64 = 30;
 pub fn explains(facts: &Facts, peer: &str, link: u8) -> bool {
     recent(facts).any(|r| {
         let cause = cause(r.reason);
-        // A wrong key is wrong on every link; swapped cables are those that they are.
+        // A wrong key is wrong on every link; swapped cables concern only their links.
         let concerns = r.link == link || cause != Some(Cause::SwappedLinks);
         r.peer.as_deref() == Some(peer) && concerns && cause.is_some()
     })
 }
 
-/// What was refused lately, the newest first, as the daemon last told it. Over swapped
-/// links handshakes succeed, which takes them off its list, and nothing else does.
+/// Recent refusals, the newest first, from the daemon's last report. Handshakes succeed over swapped
+/// links, which removes these refusals from its list; nothing else does.
 fn recent(facts: &Facts) -> impl Iterator<Item = &RefusedStatus> {
     let key = |r: &RefusedStatus| (r.address, r.link, r.reason);
     let mut told: Vec<&RefusedStatus> = Vec::new();

@@ -1,10 +1,10 @@
-//! Peers to which several nodes send at once: what each may send is its share, and no fault.
+//! Peers to which several nodes send at once: each sender gets its share, which is no fault.
 
 use super::words;
 use crate::doctor::facts::{Facts, PathWatch};
 use crate::doctor::finding::{Cause, Finding, Severity};
 
-/// Limited by a grant in one of so many readings, a path was so more often.
+/// A path counts as limited if a grant limited it in one of this many readings.
 const LIMITED_ONE_IN: usize = 2;
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
@@ -13,13 +13,13 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     found.extend(peers.into_iter().filter_map(|peer| shared(facts, peer)));
 }
 
-/// Whether what the peer grants is what limits a path.
+/// Whether the peer's grant limits a path.
 pub fn is_limited(watch: &PathWatch<'_>) -> bool {
     let limited = watch.readings().filter(|p| p.is_limited_by_grant());
     limited.count() * LIMITED_ONE_IN >= watch.readings().count()
 }
 
-/// What the peer granted on a path, the middle of the readings, Mb/s.
+/// The peer's grant on a path, the median of the readings, Mb/s.
 fn granted(watch: &PathWatch<'_>) -> f64 {
     let mut granted: Vec<f64> = watch.readings().filter_map(|p| p.granted_mbps).collect();
     granted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The kernel's Multipath TCP, where it is to be steered and is not.
+//! Multipath TCP that should be steered and is not.
 
 use super::words;
 use crate::doctor::facts::Facts;

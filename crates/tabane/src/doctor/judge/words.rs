@@ -55,7 +55,7 @@ pub fn sentence(text: &str) -> String {
     })
 }
 
-/// What lets the cluster's port through, for whatever firewall there is.
+/// How to open the cluster's port, for the common firewalls.
 pub fn open_port(port: u16) -> String {
     format!(
         "let UDP port {port} in: `nft insert rule inet filter input udp dport {port} accept`, \

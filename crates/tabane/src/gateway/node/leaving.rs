@@ -1,5 +1,6 @@
-//! A gateway that hands over on purpose loses nothing: what it has in front of the line it sends first; what nodes send meanwhile goes
-//! back to them, for the next one; and what still comes from outside it hands on, until all outside know where the addresses are.
+//! A gateway that hands over on purpose loses nothing: it first sends its queue for the line, gives packets that nodes send
+//! meanwhile back to them for the next gateway, and passes on what still comes from outside until all neighbours know the new
+//! place of the addresses.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -12,11 +13,11 @@ use super::super::front::Owner;
 use super::super::serving::Serving;
 use super::{Gateway, Serves};
 
-/// What waits in front of the line has so long to leave.
+/// Time for the line's queue to empty.
 const EMPTIES_WITHIN: Duration = Duration::from_millis(40);
 /// So long something may still come here from outside, or from nodes that do not know yet.
 const LEAVES_WITHIN: Duration = Duration::from_millis(150);
-/// What nodes have sent meanwhile, in bytes at most.
+/// The most bytes of nodes' packets that are kept meanwhile.
 const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// It is about to hand over.
@@ -45,7 +46,7 @@ struct Held {
 
 impl Held {
     fn keep(&mut self, owner: Owner, packet: &mut Vec<u8>) {
-        // What there is no room for, TCP says again.
+        // If there is no room, TCP retransmits.
         if self.bytes + packet.len() <= HELD_BYTES_MAX {
             self.bytes += packet.len();
             self.packets.push((owner, core::mem::take(packet)));
@@ -87,9 +88,9 @@ impl Gateway {
         Some(EMPTIES_WITHIN + LEAVES_WITHIN)
     }
 
-    /// Keeps what a node sends outside while nobody serves that could. Returns whether it has.
+    /// Keeps a node's outgoing packet while no gateway serves. Returns whether it did.
     pub(super) fn hold(&mut self, owner: Owner, packet: &mut Vec<u8>) -> bool {
-        // Once another one serves, only nodes that have not heard of it send here.
+        // Once another gateway serves, only nodes that do not know it yet send here.
         let is_known = owner == Owner::Here && self.serves().is_some();
         let of_leaving = self.leaving.as_mut().map(|leaving| &mut leaving.held);
         let held = match &mut self.moving {
@@ -144,7 +145,7 @@ impl Gateway {
         self.say_election(now, node);
     }
 
-    /// What still comes here from outside is for nodes.
+    /// Passes packets that still come from outside on to nodes.
     fn hand_on_outside(&mut self, now: Time, node: &mut Node) {
         let Some(leaving) = self.leaving.as_mut().filter(|leaving| leaving.readable) else {
             return;
@@ -159,7 +160,7 @@ impl Gateway {
                 });
     }
 
-    /// When the next one serves, nodes send it what they have sent here.
+    /// When the next gateway serves, gives nodes back what they have sent here.
     fn give_back(&mut self, now: Time, node: &mut Node) {
         let Some((Serves::Peer(next), _)) = self.serves() else {
             return;

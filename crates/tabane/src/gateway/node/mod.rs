@@ -62,53 +62,53 @@ pub struct Gateway {
     roster: Roster,
     /// Peers that have said more than has been heard.
     unheard: BTreeSet<PeerId>,
-    /// Peers to which no link works.
+    /// Peers without a working link.
     away: BTreeSet<PeerId>,
-    /// Addresses of nodes: what comes from outside never is from there.
+    /// Addresses of nodes: nothing from outside may have them as its source.
     nodes_at: BTreeSet<IpAddr>,
-    /// What this gateway has outside, if all is there.
+    /// This gateway's outside, if it is complete.
     site: Option<Site>,
     election: Election,
     inside: Inside,
     claims: Claims,
-    /// The last question whose a port is, and answers.
+    /// The last question about a port's owner, and answers.
     asked: u32,
     owners: VecDeque<(u32, Option<NodeId>)>,
-    /// What programs of places have sent to the outside address.
+    /// Packets that programs of places have sent to the outside address.
     turning: VecDeque<(Place, Vec<u8>)>,
-    /// What a gateway has given back that serves no more.
+    /// Packets given back by a gateway that no longer serves.
     returned: VecDeque<Vec<u8>>,
     /// Which gateways could serve, as they say.
     able: BTreeMap<NodeId, bool>,
-    /// What the others were told of this one.
+    /// What the others were told about this gateway.
     told_able: Option<bool>,
-    /// To whom, for which term, and when all has been said that this node has.
+    /// The gateway and term to which everything that this node has was told, and when.
     since: Time,
     told: Option<(Serves, u64)>,
     /// Ports outside of conversations that have another one at this node.
     outer: BTreeMap<Ends, u16>,
     serving: Option<Service>,
-    /// To whom this gateway is handing over, and what of it is left when it has.
+    /// The successor during a handover, and this gateway's remains afterwards.
     moving: Option<Moving>,
     leaving: Option<Leaving>,
     /// When serving is tried again that has failed.
     retry_at: Option<Time>,
-    /// Whether another host has the addresses is asked before this node takes them.
+    /// Asks whether another host has the addresses, before this node takes them.
     probe: Option<Probe>,
     /// None has answered.
     is_free: bool,
     /// One has, when it was asked last.
     was_taken: bool,
-    /// What the log was told last of why this node cannot serve.
+    /// The last logged reason why this node cannot serve.
     told_why: Option<String>,
-    /// Why this gateway has nothing outside, in words.
+    /// Why this gateway has no outside, in words.
     has_not: Option<String>,
-    /// What was carried outside and from there while this node served.
+    /// What was carried while this node served.
     carried: Carried,
     /// Ports that were refused since one has as many as one may: to programs of this node, and by this gateway to others.
     ports_refused: u64,
     look_at: Time,
-    /// What the log is to say.
+    /// Lines for the log.
     lines: Vec<String>,
     packet: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl Gateway {
         &self.part.addresses
     }
 
-    /// These are the peers, by what names them, and all nodes' addresses.
+    /// Sets the peers, by their ids, and all nodes' addresses.
     pub fn set_peers(
         &mut self,
         peers: impl IntoIterator<Item = (NodeId, PeerId)>,
@@ -178,15 +178,15 @@ impl Gateway {
         self.election.may_change(now, to)
     }
 
-    /// The cluster's nodes are these from now on, of whom the first ones vote: see [`Election::change`].
+    /// Changes the cluster's nodes; the first ones vote: see [`Election::change`].
     pub fn change(&mut self, now: Time, to: Electorate) {
         self.part.electorate = to.clone();
         self.election.change(to);
-        // Who is new is told who serves.
+        // New nodes are told who serves.
         self.election.tell_again(now);
     }
 
-    /// Each node may have so many ports and conversations from now on.
+    /// Changes each node's limits of ports and conversations.
     pub const fn set_limits(&mut self, ports_max: usize, conversations_max: usize) {
         (self.part.ports_max, self.part.conversations_max) = (ports_max, conversations_max);
         self.inside
@@ -194,14 +194,14 @@ impl Gateway {
             .set_limits(ports_max, conversations_max);
     }
 
-    /// What the log is to say.
+    /// Takes the lines for the log.
     pub fn take_lines(&mut self) -> Vec<String> {
         core::mem::take(&mut self.lines)
     }
 
     // ---- peers ----
 
-    /// A peer is connected; if it has begun anew, what it had is gone.
+    /// A peer is connected; if it has restarted, what it had is gone.
     pub fn peer_up(&mut self, now: Time, peer: PeerId, restarted: bool) {
         if restarted {
             if let Some(id) = self.roster.id(peer) {
@@ -247,8 +247,8 @@ impl Gateway {
         }
     }
 
-    /// Whether a peer that is connected will say what it has. A node without a link may be back in a moment; a gateway without one has most likely
-    /// crashed, and that is why another one serves.
+    /// Whether a connected peer will tell what it has. A node without a link may be back in a moment; a gateway without
+    /// one has most likely crashed, and that is why another one serves.
     fn is_waited_for(&self, peer: PeerId) -> bool {
         let id = self.roster.id(peer);
         let is_gateway = id.is_some_and(|id| self.part.electorate.gateways.contains(&id));
@@ -298,7 +298,7 @@ impl Gateway {
         more | hears | self.watch(node)
     }
 
-    /// Waits for the TUNs that are to be read and have nothing. Returns whether one has something that may be read.
+    /// Waits for the TUNs that should be read and are empty. Returns whether one may be readable.
     fn watch(&mut self, node: &Node) -> bool {
         let waits = packets::must_wait(node, self.serves().map(|(whom, _)| whom));
         let mut is_eager = false;
@@ -312,7 +312,7 @@ impl Gateway {
         is_eager
     }
 
-    /// When there is something to do, if nothing happens.
+    /// When something is due, if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
         let of_service = self.serving.as_ref().and_then(|service| {
             let learns = (!service.has_learned).then_some(service.learns_until);

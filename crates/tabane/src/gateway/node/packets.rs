@@ -14,13 +14,13 @@ use super::programs::Door;
 use super::{Gateway, Serves};
 use crate::vswitch::VNET_HDR_BYTES;
 
-/// What is read from the programs of one place in a turn: so many bytes, or packets. What is answered to a flood of short ones has to leave as
-/// fast as these come, else the place's device would lose most of it, and what is for true clients with it.
+/// The most bytes, or packets, read from the programs of one place in a turn. Answers to a flood of short packets must leave as
+/// fast as these arrive, or the place's device would drop most of them, and those of real clients with them.
 const BYTES_PER_TURN: usize = 1 << 20;
 const PACKETS_PER_TURN: usize = 256;
-/// What is sent to the outside address from inside and waits for a turn, in packets.
+/// The most packets to the outside address from inside that wait for a turn.
 const TURNING_MAX: usize = 1024;
-/// What may wait to be carried to the gateway before programs wait.
+/// The most bytes that wait to be carried to the gateway before programs wait.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
 impl Gateway {
@@ -57,7 +57,7 @@ impl Gateway {
         }
     }
 
-    /// A program of a place has sent something to the outside address, of which its kernel knows nobody: a packet of IP.
+    /// A program of a place has sent an IP packet to an outside address that its kernel does not know.
     pub fn turn_back(&mut self, place: Place, packet: &[u8]) {
         if self.turning.len() < TURNING_MAX {
             let frame = [&[0; VNET_HDR_BYTES][..], packet].concat();
@@ -65,8 +65,8 @@ impl Gateway {
         }
     }
 
-    /// Something for a program of a place that comes from the outside address, which its kernel takes from nobody but itself: to which address,
-    /// and the packet of IP.
+    /// A packet for a program of a place from the outside address, which its kernel accepts only from itself: the destination,
+    /// and the IP packet.
     pub fn poll_given(&mut self) -> Option<(Place, IpAddr, Vec<u8>)> {
         self.inside.given.pop_front()
     }
@@ -108,7 +108,7 @@ impl Gateway {
         self.packet = packet;
     }
 
-    /// Has a packet of a program go to the gateway, if it may. Its buffer may be taken.
+    /// Sends a program's packet to the gateway, if it may go. Its buffer may be taken.
     fn go_out(
         &mut self,
         now: Time,
@@ -121,7 +121,7 @@ impl Gateway {
         }
     }
 
-    /// The same of what may.
+    /// The same for a packet that may go.
     fn hand_on(
         &mut self,
         now: Time,
@@ -147,7 +147,7 @@ impl Gateway {
         }
     }
 
-    /// Reads what comes from outside, and sends what waits for the line. Returns whether there is more to do at once.
+    /// Reads packets from outside, and sends those that wait for the line. Returns whether there is more to do at once.
     pub(super) fn serve(&mut self, now: Time, node: &mut Node) -> bool {
         let Some(service) = &mut self.serving else {
             return false;
@@ -197,7 +197,7 @@ impl Gateway {
     }
 }
 
-/// Whether so much waits for the gateway that programs have to wait.
+/// Whether so much waits for the gateway that programs must wait.
 pub(super) fn must_wait(node: &Node, serves: Option<Serves>) -> bool {
     match serves {
         Some(Serves::Peer(peer)) => node.queued_frame_bytes(peer) >= QUEUE_BYTES_MAX,
@@ -210,7 +210,7 @@ pub(super) fn must_wait(node: &Node, serves: Option<Serves>) -> bool {
 pub(super) struct Inside {
     pub programs: Programs,
     pub doors: BTreeMap<Place, Door>,
-    /// What is for programs from the outside address itself.
+    /// Packets for programs from the outside address itself.
     pub given: VecDeque<(Place, IpAddr, Vec<u8>)>,
     pub carriage: Carriage,
 }
@@ -225,7 +225,7 @@ impl Inside {
         }
     }
 
-    /// Hands a packet from outside to whoever has it.
+    /// Hands a packet from outside to its owner.
     pub fn hand_to(
         &mut self,
         now: Time,
@@ -246,7 +246,7 @@ impl Inside {
     /// Gives a packet from outside to the program it is for.
     pub fn deliver(&mut self, now: Time, packet: &mut [u8], only_known: bool) {
         let Some((place, seen)) = self.programs.arrives(now, packet, only_known) else {
-            // Whose kernel has it answers, and it is known again; what other ones say of it goes nowhere.
+            // The place whose kernel has it answers, which makes it known again; the other places' answers are dropped.
             if !only_known && self.programs.may_be_of_before(packet) {
                 for door in self.doors.values() {
                     let _ = door.way.write(packet);
@@ -260,7 +260,7 @@ impl Inside {
                 self.given.push_back((place, seen.to, packet));
             }
         } else if let Some(door) = self.doors.get(&place) {
-            // What its kernel has no room for is lost, as anywhere.
+            // If its kernel has no room the packet is lost, as anywhere.
             let _ = door.way.write(packet);
         }
     }

@@ -18,7 +18,7 @@ use super::{Gateway, Serves};
 pub(super) struct Door {
     pub(super) way: Box<dyn Way>,
     user: u32,
-    /// What the program is called.
+    /// The program's name.
     pub(super) command: Option<Command>,
     /// There may be something to read.
     pub(super) readable: bool,
@@ -38,14 +38,14 @@ impl Gateway {
         self.inside.doors.insert(place, door);
     }
 
-    /// What the program of a place is called, as it says.
+    /// Sets the program name of a place.
     pub fn name(&mut self, place: Place, command: &str) {
         if let Some(door) = self.inside.doors.get_mut(&place) {
             door.command = Command::new(command);
         }
     }
 
-    /// The programs of a place are over, and what they had is free.
+    /// The programs of a place have ended; their ports and conversations are free.
     pub fn end(&mut self, now: Time, node: &mut Node, place: Place) {
         if self.inside.doors.remove(&place).is_none() {
             return;
@@ -79,8 +79,8 @@ impl Gateway {
         }
     }
 
-    /// A program of a place asks for a port of TCP or UDP at an address. Returns by which number [`Gateway::poll_claimed`] tells of the end;
-    /// `None`: it is none of the outside address.
+    /// A program of a place asks for a TCP or UDP port at an address. Returns the number by which [`Gateway::poll_claimed`]
+    /// reports the result; `None`: it is no outside address.
     pub fn claim(
         &mut self,
         now: Time,
@@ -125,7 +125,7 @@ impl Gateway {
         }
     }
 
-    /// Another place of this node that has a port of this number.
+    /// Another place of this node that has this port.
     pub fn holder(&self, transport: Transport, number: u16, place: Place) -> Option<Place> {
         let mut ports = self.inside.programs.ports();
         let other = ports.find(|(port, _, holder, _)| {
@@ -134,7 +134,7 @@ impl Gateway {
         other.map(|(_, _, holder, _)| holder)
     }
 
-    /// What became of a claim: what the program has got, or why nothing.
+    /// The result of a claim: what the program got, or why nothing.
     pub fn poll_claimed(&mut self) -> Option<(u32, Result<Given, Refused>)> {
         let done = self.claims.poll_done();
         if let Some((_, Err(Refused::TooMany))) = done {
@@ -187,7 +187,8 @@ impl Gateway {
         claims.ask_again(programs, &mut asker);
     }
 
-    /// Asks whose a port of the outside address is. Returns by which number [`Gateway::poll_owner`] tells; `None`: nobody serves now.
+    /// Asks who has a port of the outside address. Returns the number by which [`Gateway::poll_owner`] reports it; `None`: nobody
+    /// serves now.
     pub fn ask_owner(&mut self, now: Time, node: &mut Node, port: Port) -> Option<u32> {
         self.serves()?;
         self.asked = self.asked.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What a node knows of the gateway, for its status.
+//! A node's knowledge of the gateway, for its status.
 
 use tabane_cluster::mac_text;
 use tabane_proto::Time;
@@ -16,7 +16,8 @@ impl Gateway {
             Some((Serves::Peer(peer), _)) => self.roster.id(peer),
             None => None,
         };
-        // Nodes believe in one until they hear of another; who says that it could not does not.
+        // Nodes believe in a gateway until they hear of another; but not in one that says it
+        // cannot serve.
         let serving = serving.filter(|id| self.able.get(id) != Some(&false));
         let standby = self.gateways().filter(|(id, _)| Some(*id) != serving);
         let mine = self.gateways().find(|(id, _)| *id == me);
@@ -60,7 +61,7 @@ impl Gateway {
         })
     }
 
-    /// What only the gateway knows that serves.
+    /// Adds what only the serving gateway knows.
     fn add_service(&self, report: &mut Report) {
         let Some(service) = &self.serving else {
             return;

@@ -17,7 +17,7 @@ use super::programs::Door;
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) serving: Serving,
-    /// Nodes that have not said yet what they have, and how long they are waited for.
+    /// Nodes that have not told yet what they have, and until when to wait for them.
     pub(super) learning: BTreeSet<PeerId>,
     pub(super) learns_until: Time,
     /// They have, or it is over.
@@ -38,7 +38,7 @@ impl Service {
         self.learns(now) && self.learning.contains(&peer)
     }
 
-    /// A node has said what it has, or cannot.
+    /// A node has told what it has, or cannot.
     pub(super) fn has_told(&mut self, now: Time, peer: PeerId) {
         if self.learning.remove(&peer) {
             self.serving.has_told(now, Owner::Peer(peer));

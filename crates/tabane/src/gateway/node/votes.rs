@@ -1,4 +1,4 @@
-//! Who serves: votes, beginning and ending to.
+//! Who serves: votes, and beginning and ending to serve.
 
 use core::time::Duration;
 
@@ -12,8 +12,9 @@ use super::super::serving::{Serving, Site};
 use super::service::Service;
 use super::{Gateway, Serves};
 
-/// A gateway that has just begun to serve answers nobody itself until all nodes have said what they have, and so long at most. A node whose machine
-/// is busy, or that has no link for a moment, has its connections reset if it is waited for too briefly; it costs little to wait.
+/// A gateway that begins to serve answers nobody by itself until all nodes have told what they have, but waits at most this long.
+/// A node that is busy, or has no link for a moment, would have its connections reset by a shorter wait; a longer one costs
+/// little.
 const LEARNING_MAX: Duration = Duration::from_secs(3);
 /// A gateway that serves is heard of within this, by one that has just begun and is connected to it.
 const HEARD_OF_AFTER: Duration = Duration::from_millis(500);
@@ -21,7 +22,7 @@ const HEARD_OF_AFTER: Duration = Duration::from_millis(500);
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Gateway {
-    /// Who serves, as far as is known, and for which term.
+    /// Who is known to serve, and for which term.
     pub(super) fn serves(&self) -> Option<(Serves, u64)> {
         if self.serving.is_some() {
             return Some((Serves::Here, self.election.serving()?.term));
@@ -31,7 +32,7 @@ impl Gateway {
         Some((Serves::Peer(peer), believed.term))
     }
 
-    /// What this gateway has outside, if all is there, and it can serve then; or what is missing, in words.
+    /// Sets this gateway's outside, if it is complete, so that it can serve; or what is missing, in words.
     pub fn set_site(&mut self, now: Time, site: Result<Site, String>) {
         let (site, has_not) = match site {
             Ok(site) => (Some(site), None),
@@ -80,7 +81,7 @@ impl Gateway {
                     let device = site.device.clone();
                     self.cannot(now, format!("another host at {device} has {address}"));
                 }
-                // It may be another gateway, which has not been heard of yet.
+                // It may be another gateway, whose election has not been heard of yet.
                 Ok(Outcome::Taken(_)) => {
                     (self.probe, self.was_taken) = (None, true);
                     self.retry_at = Some(now + HEARD_OF_AFTER);
@@ -103,7 +104,7 @@ impl Gateway {
         self.told_why = Some(why);
     }
 
-    /// Whether this gateway could serve: the others are told.
+    /// Tells the others whether this gateway could serve.
     pub(super) fn tell_able(&mut self, now: Time, node: &mut Node) {
         let is_able = self.election.is_able();
         let is_gateway = self.part.electorate.gateways.contains(&self.part.me);
@@ -138,7 +139,7 @@ impl Gateway {
         self.gateways().find(is_meant).map(|(id, _)| id)
     }
 
-    /// Has another gateway serve: this one, or the next one that can.
+    /// Makes another gateway serve: this one, or the next one that can.
     ///
     /// # Errors
     /// Why not, in words.
@@ -237,7 +238,7 @@ impl Gateway {
         }
     }
 
-    /// Says to whoever serves now what this node has, if that has not been said.
+    /// Tells the serving gateway what this node has, if that was not told.
     pub(super) fn tell(&mut self, now: Time, node: &mut Node) {
         let serves = self.serves();
         if serves == self.told {
@@ -256,7 +257,7 @@ impl Gateway {
         (self.told, self.since) = (serves, now);
         let mut words: Vec<Said> = Vec::new();
         for (port, claim, place, _) in self.inside.programs.ports() {
-            // Of what the gateway was only asked for, the answer is still to come.
+            // The gateway's answer to this claim is still to come.
             if !self.claims.awaits(place, port) {
                 words.push(Said::Claim { id: 0, port, claim });
                 let door = self.inside.doors.get(&place);

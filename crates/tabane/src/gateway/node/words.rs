@@ -1,4 +1,4 @@
-//! What nodes say to each other of the gateway.
+//! Messages between nodes about the gateway.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,13 @@ use tabane_proto::{Node, PeerId, Time};
 use super::super::front::Owner;
 use super::Gateway;
 
-/// Claims that wait until all nodes have said what they have.
+/// The most claims that wait until all nodes have told what they have.
 const DEFERRED_MAX: usize = 65_536;
 /// Words of one peer, before others have their turn.
 const WORDS_PER_TURN: usize = 1024;
 
 impl Gateway {
-    /// A peer has sent messages: those that are of the gateway are heard, so many before others have their turn.
+    /// Handles a peer's gateway messages, a bounded number before others have their turn.
     pub fn hear(&mut self, now: Time, node: &mut Node, peer: PeerId) {
         self.unheard.remove(&peer);
         for count in 0.. {
@@ -92,7 +92,7 @@ impl Gateway {
                     && id != 0
                     && service.learns(now)
                 {
-                    // Who gets no answer goes on without.
+                    // A node that gets no answer goes on without.
                     if service.deferred.len() < DEFERRED_MAX {
                         service.deferred.push((peer, id, port, claim));
                     }
@@ -154,7 +154,7 @@ impl Gateway {
         }
     }
 
-    /// When nodes have said what they have: what has waited for that goes on.
+    /// When all nodes have told what they have, goes on with what waited for that.
     pub(super) fn look_whether_learned(&mut self, now: Time, node: &mut Node) {
         let Some(service) = &mut self.serving else {
             return;
