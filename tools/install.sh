@@ -90,7 +90,8 @@ install_all() {
         place 644 "dist/$example" "share/doc/tabane/examples/$example"
     done
     local document
-    for document in README.md SECURITY.md CHANGELOG.md docs/*.md; do
+    # All that links of documents lead to.
+    for document in *.md LICENSE-* docs/*.md docs/plots/*.svg figures/bench.md fuzz/README.md sim/README.md; do
         place 644 "$document" "share/doc/tabane/$document"
     done
     install_library

@@ -298,7 +298,7 @@ impl<S: System> Engine<S> {
     }
 
     /// A turn that does not wait, for a host whose thread polls. It delivers arrived content first; timers and
-    /// acknowledgements wait for a turn without content, but at most [`REST_EVERY`].
+    /// acknowledgements wait for a turn without content, but at most [`REST_MIN`].
     pub fn poll(&mut self, now: Time, host: &mut impl Host) {
         let mut ready = core::mem::take(&mut self.ready);
         // One poll of all sockets costs less than a receive on each empty one.

@@ -19,7 +19,7 @@ use crate::init::nodes::{GivenNode, VnicNetwork};
 use crate::mpi::MpiArgs;
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
-use crate::status::{self, AskError, Colours, MembersReport, StatusReport};
+use crate::status::{self, AskError, Check, Colours, MembersReport, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo, trace};
 
 mod panic;
@@ -147,12 +147,27 @@ pub enum Command {
     },
 }
 
+/// How often `tabane status --watch` asks.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Has a terminal show what follows on an empty screen (ECMA-48).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
 /// Arguments of `tabane status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// One line of JSON instead of a table; docs/status.md describes it
+    /// Show only this peer
+    #[arg(value_name = "PEER")]
+    pub peer: Option<String>,
+    /// JSON instead of a table: one line, or indented on a terminal; docs/status.md describes it
     #[arg(long)]
     pub json: bool,
+    /// One line and an exit code, as Nagios and health checks want them: 0 all is well, 1 a link or a standby is
+    /// lost, 2 a peer or the outside cannot be reached, or no daemon answers
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub check: bool,
+    /// Show it anew every second, until Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    pub watch: bool,
 }
 
 /// Arguments of `tabane nodes`.
@@ -429,16 +444,66 @@ fn run_place(args: &PlaceArgs) -> u8 {
 }
 
 fn run_status(args: &StatusArgs) -> u8 {
-    let shown = status::ask_here(status::ask_status).and_then(|value| {
-        if args.json {
-            return Ok(format!("{value}\n"));
+    loop {
+        let shown = match asked_status(args.peer.as_deref()) {
+            Ok(Ok(value)) => shown_status(args, value),
+            Ok(Err(unknown)) => return failure(unknown),
+            Err(error) => Err(error),
+        };
+        let code = match shown {
+            Ok((text, code)) if print(&text) == exit_codes::OK => code,
+            Ok(_) => return exit_codes::FAILURE,
+            Err(error) if args.check => {
+                let check = Check::failed(&error.to_string());
+                print(&check.line);
+                check.code
+            }
+            Err(error) => refused(error),
+        };
+        if !args.watch || code != exit_codes::OK {
+            return code;
         }
-        let report: StatusReport =
-            serde_json::from_value(value).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
-        let colours = Colours::wanted(io::stdout().is_terminal());
-        Ok(status::render(&report, colours))
-    });
-    shown.map_or_else(refused, |text| print(&text))
+        std::thread::sleep(WATCH_EVERY);
+    }
+}
+
+/// What the daemon says, of one peer or of all; or that there is no such peer, in words.
+fn asked_status(peer: Option<&str>) -> Result<Result<serde_json::Value, String>, AskError> {
+    let mut value = status::ask_here(status::ask_status)?;
+    let Some(name) = peer else {
+        return Ok(Ok(value));
+    };
+    let Some(peers) = value["peers"].as_array_mut() else {
+        return Err(AskError::NotUnderstood("it names no peers".to_owned()));
+    };
+    peers.retain(|peer| peer["name"] == name);
+    let is_known = !peers.is_empty();
+    Ok(match is_known {
+        true => Ok(value),
+        false => Err(format!(
+            "{name}: there is no such peer; `tabane nodes` lists them"
+        )),
+    })
+}
+
+fn shown_status(args: &StatusArgs, value: serde_json::Value) -> Result<(String, u8), AskError> {
+    let is_terminal = io::stdout().is_terminal();
+    if args.json {
+        let text = match is_terminal {
+            true => format!("{value:#}\n"),
+            false => format!("{value}\n"),
+        };
+        return Ok((text, exit_codes::OK));
+    }
+    let report: StatusReport =
+        serde_json::from_value(value).map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+    if args.check {
+        let check = Check::of(&report);
+        return Ok((check.line, check.code));
+    }
+    let table = status::render(&report, Colours::wanted(is_terminal));
+    let clear = if args.watch && is_terminal { CLEAR } else { "" };
+    Ok((format!("{clear}{table}"), exit_codes::OK))
 }
 
 fn run_nodes(args: &NodesArgs) -> u8 {

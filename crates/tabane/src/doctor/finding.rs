@@ -17,6 +17,10 @@ pub enum Cause {
     PortTaken,
     /// Somebody has changed or removed the virtual NIC.
     VnicChanged,
+    /// Packets to peers' addresses on the bundle do not go over the virtual NIC.
+    VnicRoute,
+    /// A firewall drops what goes over the virtual NIC.
+    VnicFirewall,
     /// Frames of another MAC than the virtual NIC's are sent over it.
     ForeignMac,
     /// Peers send longer packets than the virtual NIC's MTU lets pass.

@@ -1,5 +1,6 @@
 //! `tabane status`: the daemon's report, the protocol for asking, and its presentation.
 
+mod check;
 mod client;
 pub mod control;
 mod gateway;
@@ -17,6 +18,7 @@ mod unread;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
 
+pub use check::Check;
 pub use client::{
     ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_gateway_move, ask_here, ask_leave, ask_members,
     ask_nodes, ask_reload, ask_report, ask_status, ask_topo, ask_trace, read_answer,

@@ -336,3 +336,26 @@ fn another_machine_with_our_address_or_the_peers() {
         .expect("status");
     doctor_with(&cluster, 1, &["n0"]).well();
 }
+
+#[test]
+fn packets_for_the_bundle_that_take_another_way_or_are_dropped() {
+    let cluster = cluster();
+    let ip = |args: &[&str]| run(&cluster, 0, "ip", args);
+    let past = ["10.99.0.2/32", "via", "10.77.0.2"];
+    ip(&[&["route", "add"], &past[..]].concat());
+    let said = doctor(&cluster, 0);
+    let finding = said.only("vnic_route", &[]);
+    assert_eq!(finding["severity"], "degraded");
+    doctor(&cluster, 1).well();
+    ip(&[&["route", "del"], &past[..]].concat());
+    ip(&["rule", "add", "to", "10.99.0.0/24", "prohibit"]);
+    let said = doctor(&cluster, 0);
+    let finding = said.only("vnic_route", &[]);
+    assert_eq!(finding["severity"], "unreachable");
+    ip(&["rule", "del", "to", "10.99.0.0/24", "prohibit"]);
+
+    firewall(&cluster, 1, "input", "iifname tab0 drop");
+    for node in [0, 1] {
+        doctor(&cluster, node).only("vnic_firewall", &[]);
+    }
+}

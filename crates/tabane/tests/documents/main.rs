@@ -19,9 +19,10 @@ mod words;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use blocks::{Block, blocks, documents, root, spans};
-use common::{text, wait_path};
+use common::{tabane, text, wait_path};
 use machines::Machines;
 use tabane_lab::cluster::{PATIENCE, Scratch, output};
 
@@ -74,6 +75,34 @@ fn a_fresh_cluster_is_set_up_as_told() {
         );
         machines.up();
     }
+}
+
+#[test]
+fn links_and_pictures_of_installed_documents_are_there() {
+    let scratch = Scratch::new().expect("is made");
+    let mut install = Command::new(root().join("tools/install.sh"));
+    install.arg("install").arg(tabane());
+    install.env("DESTDIR", scratch.path()).env("PREFIX", "/usr");
+    let ran = output("install.sh", install, PATIENCE).expect("ends");
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let installed = scratch.path().join("usr/share/doc/tabane");
+    let mut faults = Vec::new();
+    for (name, document) in documents() {
+        assert!(installed.join(&name).exists(), "{name} is not installed");
+        let links = document
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'));
+        for (link, _) in links {
+            let (file, _) = link.split_once('#').unwrap_or((link, ""));
+            let beside = installed.join(&name);
+            let beside = beside.parent().expect("is in a directory");
+            if !file.is_empty() && !link.contains("://") && !beside.join(file).exists() {
+                faults.push(format!("{name}: {link} is not installed"));
+            }
+        }
+    }
+    none(faults);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::network::Network;
 use super::pings::{self, Answers, Way};
 use super::{
     Device, Facts, MpiFacts, OutsideFacts, OwnLink, PathFacts, VnicFacts, Watched, device, measure,
+    vnic,
 };
 use crate::doctor::finding::Unseen;
 use crate::status::{self, AskError, PathState, StatusReport};
@@ -80,12 +81,15 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
     let runs = first.is_some() || facts.daemon_trouble.is_some();
     let cluster = read_file(order, runs, &mut facts);
     let cluster = cluster.as_ref();
-    let vnic = first.as_ref().and_then(|report| report.node.vnic.as_ref());
-    facts.vnic = vnic.map(|vnic| VnicFacts {
-        name: vnic.name.clone(),
-        address: vnic.address.clone(),
-        device: interfaces.iter().find(|i| i.name == vnic.name).cloned(),
+    let own = first.as_ref().and_then(|report| report.node.vnic.as_ref());
+    facts.vnic = own.map(|own| VnicFacts {
+        name: own.name.clone(),
+        address: own.address.clone(),
+        device: interfaces.iter().find(|i| i.name == own.name).cloned(),
     });
+    if let (Some(report), Some((cluster, me))) = (&first, cluster) {
+        facts.vnic_ways = vnic::ways(report, (cluster, *me), &interfaces);
+    }
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
     if !runs {
         note_taken_ports(cluster, &mut facts);

@@ -7,6 +7,7 @@ mod machine;
 mod measure;
 mod network;
 mod pings;
+mod vnic;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +41,8 @@ pub struct Facts {
     pub file_problems: Vec<String>,
     /// The virtual NIC, if the daemon made one.
     pub vnic: Option<VnicFacts>,
+    /// The ways to peers' addresses on the bundle.
+    pub vnic_ways: Vec<VnicWay>,
     /// This node's links.
     pub links: Vec<OwnLink>,
     /// The ways to the peers that were looked at.
@@ -97,6 +100,30 @@ pub struct VnicFacts {
     pub address: String,
     /// The device of this name, if there is one.
     pub device: Option<Interface>,
+}
+
+/// The way of programs' packets to a peer's address on the bundle.
+#[derive(Debug, Clone)]
+pub struct VnicWay {
+    /// The peer's name.
+    pub peer: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Where the kernel sends them.
+    pub leaves: Leaves,
+    /// Pings that way, if they go by the virtual NIC; `None`: there could be none.
+    pub pings: Option<Pings>,
+    /// This machine's firewall did not let one out.
+    pub is_forbidden: bool,
+}
+
+/// Where packets leave this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leaves {
+    /// By this device.
+    By(String),
+    /// Nowhere, and why.
+    Nowhere(String),
 }
 
 /// The device of a gateway that leads outside.

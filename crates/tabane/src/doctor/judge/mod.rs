@@ -15,15 +15,17 @@ mod shared;
 mod steering;
 #[cfg(test)]
 mod tests;
+mod vnic;
 mod words;
 
 use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// The checks, in words, for a healthy result.
-pub const CHECKED: [&str; 20] = [
+pub const CHECKED: [&str; 21] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
+    "the route and firewall of packets for the virtual NIC",
     "interfaces, addresses and carrier",
     "key, version, wire and names",
     "firewalls here and there",
@@ -59,6 +61,8 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     steering::judge(facts, &mut found);
     outside::judge(facts, &mut found);
     mpi::judge(facts, &mut found);
+    // After all that would explain it.
+    vnic::judge(facts, &mut found);
     found.sort_by(|a, b| {
         let share = b.cost_share.total_cmp(&a.cost_share);
         a.severity.cmp(&b.severity).then(share)

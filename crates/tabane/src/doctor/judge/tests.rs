@@ -7,6 +7,7 @@ mod mpi;
 mod outside;
 mod shared;
 mod steering;
+mod vnic;
 
 use std::collections::BTreeMap;
 
