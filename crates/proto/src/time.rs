@@ -8,6 +8,15 @@ use core::time::Duration;
 /// backlogs of several processors reorder packets by this much.
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// `duration` `times` times.
+pub(crate) const fn times(duration: Duration, times: u32) -> Duration {
+    Duration::from_nanos(duration.as_nanos() as u64 * times as u64)
+}
+/// `duration` divided by `by`.
+pub(crate) const fn part(duration: Duration, by: u32) -> Duration {
+    Duration::from_nanos(duration.as_nanos() as u64 / by as u64)
+}
+
 /// A point in time, in nanoseconds since an origin that the driver chooses.
 ///
 /// Only differences matter. The driver must never let it run backwards; if it

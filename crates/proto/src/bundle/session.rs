@@ -9,6 +9,7 @@
 use crate::link::thresholds::{
     ABSENCE_MAX, ABSENCE_PART, PEER_SILENT_MAX, REPEAT_MAX, SILENCE_ALONE,
 };
+use crate::time::times;
 use core::time::Duration;
 
 use crate::crypto::{ClusterKey, Initiator, PublicKey, REKEY_AFTER, REKEY_PACKETS, SessionKeys};
@@ -33,7 +34,7 @@ pub const INITIATION_LIFETIME: Duration = PEER_SILENT_MAX;
 
 /// A session whose keys are no longer accepted ends after this time, if no new handshake succeeds: three of them had
 /// their time.
-pub const KEY_REMOVED_GRACE: Duration = Duration::from_secs(3 * INITIATION_LIFETIME.as_secs());
+pub const KEY_REMOVED_GRACE: Duration = times(INITIATION_LIFETIME, 3);
 
 /// What the peer showed when it was admitted.
 #[derive(Clone)]

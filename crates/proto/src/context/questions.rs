@@ -1,6 +1,7 @@
 //! How often a node asks on paths in doubt.
 
 use crate::link::thresholds::PROBE_SUSPECT;
+use crate::time::part;
 use core::time::Duration;
 
 use crate::Time;
@@ -11,7 +12,7 @@ const BUNDLES: u32 = 8;
 /// What all bundles together may ask at once: twice each …
 const AT_ONCE: u32 = 2 * BUNDLES;
 /// … and how often after that. A bundle asks once in [`PROBE_SUSPECT`] on a link.
-const EVERY: Duration = Duration::from_nanos(PROBE_SUSPECT.as_nanos() as u64 / BUNDLES as u64);
+const EVERY: Duration = part(PROBE_SUSPECT, BUNDLES);
 
 /// Questions on paths in doubt, of all bundles.
 #[derive(Debug, Default)]

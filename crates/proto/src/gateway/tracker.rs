@@ -318,11 +318,13 @@ impl<O: Copy + Ord> Tracker<O> {
             if !(is_anew && head.begins()) {
                 let to = Inward::To(known.owner, known.inner);
                 let was_answered = known.answered;
-                if known.note(now, head, false) {
+                let is_moved = known.note(now, head, false);
+                let is_confirmed = known.answered && !was_answered;
+                if is_moved {
                     self.sort(ends);
                 }
-                if !was_answered {
-                    self.look_whether_true(now, ends);
+                if is_confirmed {
+                    self.has_confirmed(now, ends);
                 }
                 return to;
             }
@@ -459,7 +461,9 @@ impl<O: Copy + Ord> Tracker<O> {
         if let Some(known) = self.conversations.get_mut(&outside) {
             known.answered = is_proven;
         }
-        self.look_whether_true(now, outside);
+        if is_proven {
+            self.has_confirmed(now, outside);
+        }
         self.sort(outside);
         Ok(())
     }
@@ -539,13 +543,10 @@ impl<O: Copy + Ord> Tracker<O> {
         Ok(self.lanes)
     }
 
-    /// Whoever has confirmed a connection is no flood.
-    fn look_whether_true(&mut self, now: Time, ends: Ends) {
-        let known = self.conversations.get(&ends);
-        let is_confirmed = known.is_some_and(|known| known.answered);
+    /// The far end of a conversation hears what is sent to it: it is no flood.
+    fn has_confirmed(&mut self, now: Time, ends: Ends) {
         if let Some(greylist) = &mut self.greylist
             && ends.transport == Transport::Tcp
-            && is_confirmed
         {
             greylist.is_true(now, ends.far.ip());
         }

@@ -11,18 +11,11 @@ const fn ms(ms: u64) -> Duration {
 const fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
-/// `duration` `times` times.
-const fn times(duration: Duration, times: u32) -> Duration {
-    Duration::from_nanos(duration.as_nanos() as u64 * times as u64)
-}
-/// `duration` divided by `by`.
-const fn part(duration: Duration, by: u32) -> Duration {
-    Duration::from_nanos(duration.as_nanos() as u64 / by as u64)
-}
 
 // ---- the machines at both ends ----
 
 pub use crate::time::GRANULARITY;
+use crate::time::{part, times};
 /// The pause of one process on a loaded machine.
 pub const PAUSE: Duration = ms(10);
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::GRANULARITY;
 use crate::limits::MESSAGE_BYTES_MAX;
+use crate::time::{part, times};
 
 /// How long a complete frame waits at most for an earlier one of its flow. A path that fails silently is found out within
 /// 25 ms, and what it lost is resent at once; this leaves room for a second round trip.
@@ -24,8 +25,7 @@ pub const LATE: Duration = Duration::from_millis(5);
 pub const STANDING_AFTER: Duration = Duration::from_millis(100);
 /// If for as long as this all frames of a flow have waited longer than this, one is dropped to slow their sender down: for
 /// five intervals. A link that hangs for a moment does not bring that about.
-pub const STANDING_DROP_AFTER: Duration =
-    Duration::from_millis(5 * STANDING_AFTER.as_millis() as u64);
+pub const STANDING_DROP_AFTER: Duration = times(STANDING_AFTER, 5);
 /// Not if fewer of its frames than this wait behind the one to be dropped: their
 /// acknowledgements show TCP its loss without a timeout (RFC 5681 section 3.2).
 pub const FRAMES_KEPT: usize = 3;
@@ -51,7 +51,7 @@ pub const STREAM_WINDOW_BYTES_INITIAL: u64 = 64 * 1024;
 /// The least that the window of a stream with a slow reader shrinks to.
 pub const STREAM_WINDOW_BYTES_MIN: u64 = STREAM_WINDOW_BYTES_INITIAL / STREAM_PART;
 /// A reader who takes a window's worth in half of [`READ_SLOW`], or less, is worth a larger window…
-pub const READ_FAST: Duration = Duration::from_millis(READ_SLOW.as_millis() as u64 / 2);
+pub const READ_FAST: Duration = part(READ_SLOW, 2);
 /// …and one who takes longer than this a smaller one. A stream of which the peer has read something within this time may use
 /// all of the bundle's window, others only what is not kept in reserve ([`STREAM_PART`]).
 pub const READ_SLOW: Duration = Duration::from_secs(1);

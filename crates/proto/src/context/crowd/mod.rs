@@ -10,6 +10,7 @@
 mod capacity;
 
 use crate::link::thresholds::SILENCE_BUSY;
+use crate::time::times;
 use core::time::Duration;
 
 use crate::limits::LINKS_MAX;
@@ -21,7 +22,7 @@ use capacity::{Capacity, Period, USED};
 /// twenty bursts of each of eight senders.
 const PERIOD: Duration = SILENCE_BUSY;
 /// After a period ten times as long nothing is known.
-const PERIOD_MAX: Duration = Duration::from_millis(10 * PERIOD.as_millis() as u64);
+const PERIOD_MAX: Duration = times(PERIOD, 10);
 /// A peer that sends at least this, in bytes per second, …
 const BULK_MIN: f64 = 100e3;
 /// … and at least this part of what the busiest one sends, sends in bulk.
