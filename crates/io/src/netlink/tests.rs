@@ -289,10 +289,25 @@ fn endpoints_and_limits_are_set_and_put_back() {
     );
 }
 
+/// Devices that the kernel has declared to be up (RFC 2863), in a datagram of its.
+fn devices_that_pass(datagram: &[u8]) -> Vec<u32> {
+    const IF_OPER_UP: &[u8] = &[6];
+    let about = message::messages(datagram).flatten();
+    let passes = |message: &Message<'_>| {
+        let mut attributes = attributes(message.body.get(16..).unwrap_or(&[]));
+        attributes.any(|(kind, value)| kind == libc::IFLA_OPERSTATE && value == IF_OPER_UP)
+    };
+    let passing = about.filter(passes);
+    passing
+        .filter_map(|message| u32_at(message.body, 4))
+        .collect()
+}
+
 /// A device `a` with [`ADDRESS`], on a network; its number.
 fn device_on_network() -> u32 {
     let mut socket = loopback_up();
     socket.add_veth("a", "b", None).unwrap();
+    let mut said = Socket::subscribed(&[libc::RTNLGRP_LINK]).unwrap();
     let up = LinkSettings {
         up: true,
         ..Default::default()
@@ -304,13 +319,16 @@ fn device_on_network() -> u32 {
         let index = socket.link(name).unwrap().unwrap().index;
         socket.set_link(index, up).unwrap();
     }
-    // The kernel says some time later that they are connected: that is no change of whoever listens from now on.
-    let is_ready = |name: &str| {
-        let mut all = interfaces().unwrap().into_iter();
-        all.any(|interface| interface.name == name && interface.carrier)
-    };
-    while !(is_ready("a") && is_ready("b")) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+    // The kernel says some time later that packets pass: that is no change of whoever listens from now on.
+    let mut passing = std::collections::HashSet::new();
+    while passing.len() < 2 {
+        match said.receive() {
+            Ok(datagram) => passing.extend(devices_that_pass(datagram)),
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
     }
     let index = socket.link("a").unwrap().unwrap().index;
     socket.add_address(index, ADDRESS.into(), 24).unwrap();
