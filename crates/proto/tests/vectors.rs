@@ -313,6 +313,12 @@ fn relay_records() -> Vec<(&'static str, RelayRecord<'static>)> {
             "reach-switches",
             reach(false, false, Some(switches()), &[9]),
         ),
+        (
+            "sought",
+            RelayRecord::Sought {
+                name: Name::new("n-1.rack").unwrap(),
+            },
+        ),
         ("refused-unreached", refused(5, 1, 3, RefusedWhy::Unreached)),
         ("refused-unwilling", refused(3, 0, 1, RefusedWhy::Unwilling)),
     ]
@@ -472,7 +478,9 @@ fn every_vector_is_checked_and_every_type_has_one() {
     types.dedup();
     let pieces = [0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x20, 0x21];
     // Of extensions, the first that is content, the last that is not, and those of relays, members and surveys.
-    let extensions = [0x40, 0x50, 0x51, 0x52, 0x53, 0x60, 0x68, 0x69, 0x6a, 0x7f];
+    let extensions = [
+        0x40, 0x50, 0x51, 0x52, 0x53, 0x54, 0x60, 0x68, 0x69, 0x6a, 0x7f,
+    ];
     let all: Vec<u8> = (0..=0x0e).chain(pieces).chain(extensions).collect();
     assert_eq!(types, all);
 }

@@ -205,6 +205,24 @@ fn a_job_goes_on_when_two_nodes_have_no_link_in_common() {
     assert_eq!(said.matches("all of it").count(), 3, "{said}");
 }
 
+/// From its beginning, so that no two ranks of these nodes ever spoke, and nobody between them spoke with both.
+#[test]
+fn a_job_begins_though_two_nodes_have_no_link_in_common() {
+    let site = Site::of(4, 1000);
+    let program = site.build("everybody");
+    for (node, other) in [(1, 2), (2, 1)] {
+        let [first, second] = [0, 1].map(|link| site.lab.address(other, link));
+        let mut nft = site.lab.command(node, "nft");
+        nft.arg(format!(
+            "add table inet cut; add chain inet cut in {{ type filter hook input priority 0; }}; \
+             add rule inet cut in meta l4proto udp ip saddr {{ {first}, {second} }} drop"
+        ));
+        well("nft", nft);
+    }
+    let said = well("mpirun", site.mpirun(2, &program));
+    assert_eq!(said.matches("all of it").count(), 8, "{said}");
+}
+
 #[test]
 fn ranks_without_a_common_key_or_wire_fail_and_name_each_other() {
     let site = Site::new(1000);

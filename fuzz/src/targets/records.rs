@@ -3,7 +3,7 @@
 //! nothing comes after an error.
 use tabane_proto::wire::{
     EXTENSION_HEADER_BYTES, MemberRecord, MemoryRecord, OFFSET_MAX, OPERATION_BYTES_MAX,
-    OPERATIONS_MAX, Record, Records, Writer,
+    OPERATIONS_MAX, Record, Records, RelayRecord, Writer,
 };
 
 fn check(record: &Record<'_>) {
@@ -52,6 +52,15 @@ fn check(record: &Record<'_>) {
                     MemberRecord::read(*code, &again[EXTENSION_HEADER_BYTES..]),
                     Ok(members)
                 );
+            }
+        }
+        Record::Extension { code, data } if RelayRecord::is_one(*code) => {
+            if let Ok(relays) = RelayRecord::read(*code, data) {
+                let mut again = vec![0; relays.encoded_len()];
+                let mut w = Writer::new(&mut again);
+                relays.write(&mut w);
+                assert_eq!(w.room(), 0);
+                assert_eq!(again[EXTENSION_HEADER_BYTES..], **data);
             }
         }
         _ => {}

@@ -73,7 +73,7 @@ impl Absent {
         }
         let ways = context.mesh.addresses(now, self.peer, &[]).len();
         if ways == 0 {
-            context.mesh.seek(self.peer);
+            context.mesh.seek(self.peer, &self.name);
         }
         let relayed = ((1 << ways) - 1) << LINKS_MAX;
         self.path_mask(context) | relayed

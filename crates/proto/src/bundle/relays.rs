@@ -101,6 +101,16 @@ fn write_news(now: Time, news: News, context: &Context, w: &mut Writer<'_>) -> W
     let member = match news {
         News::OwnReach => return write_reach(context.mesh.own(), w),
         News::Reach(peer) => return write_reach(context.mesh.reach(peer), w),
+        News::Sought(peer) => {
+            let name = context.mesh.name_asked_for(peer);
+            let record = name.map(|name| RelayRecord::Sought { name });
+            return write_record(
+                record.as_ref(),
+                RelayRecord::encoded_len,
+                RelayRecord::write,
+                w,
+            );
+        }
         News::OwnMember => context.own_member().map(MemberRecord::of),
         News::Member(peer) => context.members.to_tell(now, peer).map(MemberRecord::of),
         News::Left(number) => context
@@ -315,7 +325,7 @@ impl Bundle {
             if in_use {
                 self.rest(now);
             }
-            return context.mesh.seek(peer);
+            return context.mesh.seek(peer, &self.name);
         }
         if !in_use {
             self.wake(now);
@@ -479,7 +489,7 @@ impl Bundle {
     /// The peer is to be told something of a node, if it is one that understands it.
     pub fn owe(&mut self, news: News) {
         let needed = match news {
-            News::OwnReach | News::Reach(_) => FEATURE_RELAYS,
+            News::OwnReach | News::Reach(_) | News::Sought(_) => FEATURE_RELAYS,
             News::OwnMember | News::Member(_) | News::Left(_) | News::Digest => FEATURE_MEMBERS,
         };
         if self.features() & needed == 0 {

@@ -1,8 +1,8 @@
 //! Reachability on request: where nodes know others than their peers (ranks of a job, of which there may be hundreds), a node
-//! says whom it reaches only to those who asked for a way.
+//! says whom it reaches only to those who asked for a way, and calls whom they seek: the two may never have spoken.
 
 use super::{Mesh, TELL_AFTER, WISHES_MAX};
-use crate::wire::Reach;
+use crate::wire::Name;
 use crate::{PeerId, Time};
 
 /// Number of neighbours that are asked for a way at once, if they say nothing by themselves: one answer is enough, and there may
@@ -20,12 +20,12 @@ impl Mesh {
         self.neighbours().filter(|peer| self.listens(*peer))
     }
 
-    /// No way to `peer` is known. Returns whether neighbours must be asked because they say nothing by themselves; then some will
-    /// be.
-    pub fn seek(&mut self, peer: PeerId) -> bool {
+    /// No way to `peer`, which has this name, is known. Returns whether neighbours must be asked because they say nothing by
+    /// themselves; then some will be.
+    pub fn seek(&mut self, peer: PeerId, name: &Name) -> bool {
         let asks = !self.are_alike();
         if asks && self.sought.len() < WISHES_MAX {
-            self.sought.push(peer);
+            self.sought.push((peer, *name));
         }
         asks
     }
@@ -40,29 +40,26 @@ impl Mesh {
         (0..count).map(nth).collect()
     }
 
-    /// Whether nothing is known here about whom a node reaches. Then this is recorded, so that a neighbour that hears it and
-    /// knows better answers.
-    pub fn knows_nothing_of(&mut self, node: PeerId) -> bool {
-        let known = self.nodes.get_mut(&node);
-        let Some(known) = known.filter(|known| known.said().is_none()) else {
-            return false;
-        };
-        known.reach = Some(Reach {
-            node: known.id,
-            version: 0,
-            links: 0,
-            unwilling: false,
-            all_but: false,
-            switches: None,
-            nodes: Box::default(),
-        });
-        true
+    /// Whether nothing is known here about whom a node reaches. Then this is recorded, so that neighbours that come later are
+    /// asked for it as well.
+    pub fn asks_for(&mut self, node: PeerId, name: Name) -> bool {
+        let known = self.nodes.get(&node);
+        let asks = known.is_some_and(|known| known.reach.is_none());
+        if asks {
+            self.asked_for.insert(node, name);
+        }
+        asks
     }
 
-    /// A neighbour asks for a way to a node that is reached here.
-    pub(super) fn on_question(&mut self, now: Time, from: PeerId) {
+    /// The name of a node that others are asked for.
+    pub fn name_asked_for(&self, node: PeerId) -> Option<Name> {
+        self.asked_for.get(&node).copied()
+    }
+
+    /// A neighbour seeks a way to somebody: from now on it hears whom this node reaches. Returns whether nodes are asked at all.
+    pub fn on_question(&mut self, now: Time, from: PeerId) -> bool {
         if self.are_alike() {
-            return;
+            return false;
         }
         if !self.askers.contains(&from) {
             self.askers.push(from);
@@ -70,5 +67,6 @@ impl Mesh {
             self.risen.push(from);
         }
         self.tell_after(now, TELL_AFTER);
+        true
     }
 }

@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 
 use crate::limits::{RELAYED_MAX, RELAYS_MAX};
+use crate::segment::News;
 use crate::wire::{Name, NodeId, REACH_NODES_MAX, Reach, Steps, Switches};
 use crate::{PeerId, Time};
 
@@ -80,17 +81,13 @@ struct Known {
     near: Option<u16>,
     /// A bundle is kept with it for the mesh: its reachability is told to others.
     kept: bool,
-    /// Its last statement. With version 0: it made none, and others were asked for one.
+    /// Its last statement.
     reach: Option<Reach>,
     /// Its place in the [`Plan`].
     place: usize,
 }
 
 impl Known {
-    fn said(&self) -> Option<&Reach> {
-        self.reach.as_ref().filter(|reach| reach.version > 0)
-    }
-
     fn is_reached(&self) -> bool {
         self.near.is_some() && self.kept
     }
@@ -133,6 +130,8 @@ pub(crate) struct Mesh {
     askers: Vec<PeerId>,
     /// How many neighbours were asked for a way, one after the other; wraps.
     asked: usize,
+    /// Nodes that neighbours are asked for, and their names.
+    asked_for: BTreeMap<PeerId, Name>,
     plan: Option<Plan>,
     /// This node's switches, as far as known.
     switches: Option<Switches>,
@@ -160,7 +159,7 @@ pub(crate) struct Mesh {
     /// Nodes with news, and who told it.
     pub news: Vec<(PeerId, PeerId)>,
     /// Nodes to which no way is known: neighbours will be asked.
-    pub sought: Vec<PeerId>,
+    pub sought: Vec<(PeerId, Name)>,
     /// Arrived records of relays, and their senders.
     pub arrived: VecDeque<(PeerId, u8, Vec<u8>)>,
     /// Wishes of bundles to the node.
@@ -185,6 +184,7 @@ impl Mesh {
             told: None,
             askers: Vec::new(),
             asked: 0,
+            asked_for: BTreeMap::new(),
             plan: None,
             switches: None,
             has_moved: false,
@@ -238,6 +238,7 @@ impl Mesh {
         if let Some(known) = self.nodes.remove(&peer) {
             self.ids.remove(&known.id);
             self.askers.retain(|asker| *asker != peer);
+            self.asked_for.remove(&peer);
             self.ends_doubt(peer);
             self.former.truncate(FORMER_MAX - 1);
             self.former.push_front((known.id, now + FORMER_FOR));
@@ -333,8 +334,16 @@ impl Mesh {
         if near.is_some() {
             self.risen.push(peer);
         }
-        let is_gain = near.is_some();
-        self.tell_after(now, if is_gain { TELL_GAIN_AFTER } else { TELL_AFTER });
+        // Who asked may have waited for just this one.
+        let can_wait = near.is_some() && self.askers.is_empty();
+        self.tell_after(
+            now,
+            if can_wait {
+                TELL_GAIN_AFTER
+            } else {
+                TELL_AFTER
+            },
+        );
         self.look_soon(now);
     }
 
@@ -474,14 +483,14 @@ impl Mesh {
 
     // ---- whom others reach ----
 
-    /// The known statement of a node; with version 0 if others are asked for it.
+    /// The known statement of a node.
     pub fn reach(&self, peer: PeerId) -> Option<&Reach> {
         self.nodes.get(&peer)?.reach.as_ref()
     }
 
     /// Whether a node reaches another one, by its statement or, without one, by expectation.
     fn reaches(&self, node: &Known, other: &Known) -> Option<bool> {
-        match (node.said(), &self.plan) {
+        match (node.reach.as_ref(), &self.plan) {
             (Some(reach), _) => Some(reach.reaches(other.id)),
             (None, Some(plan)) => Some(plan.keeps(node.place, other.place)),
             (None, None) => self.alike.then_some(true),
@@ -490,13 +499,12 @@ impl Mesh {
 
     /// The links of a node that are up, as it says, a bit each, if it says anything.
     pub fn links_up(&self, peer: PeerId) -> Option<u8> {
-        Some(self.nodes.get(&peer)?.said()?.links)
+        Some(self.reach(peer)?.links)
     }
 
     /// Whether to tell `neighbour` what is known of `node`: not if it is `node`, or hears from `node` directly.
     pub fn is_news_to(&self, neighbour: PeerId, node: PeerId) -> bool {
-        let said = self.nodes.get(&node).and_then(Known::said);
-        let (Some(reach), Some(id)) = (said, self.id(neighbour)) else {
+        let (Some(reach), Some(id)) = (self.reach(node), self.id(neighbour)) else {
             return false;
         };
         neighbour != node && !reach.reaches(id)
@@ -510,13 +518,16 @@ impl Mesh {
     }
 
     /// Nodes about which `neighbour`, which has just come, may know less, or more: even about itself, if it has restarted.
-    pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = PeerId> {
+    pub fn all_news_to(&self, neighbour: PeerId) -> impl Iterator<Item = News> {
         let listens = self.listens(neighbour);
-        let is_told = move |(node, known): &(&PeerId, &Known)| match known.said() {
-            Some(_) => listens && (**node == neighbour || self.is_news_to(neighbour, **node)),
-            None => known.reach.is_some() && !known.is_reached(),
+        let is_told = move |(node, known): &(&PeerId, &Known)| {
+            let is_new = **node == neighbour || self.is_news_to(neighbour, **node);
+            listens && known.reach.is_some() && is_new
         };
-        self.nodes.iter().filter(is_told).map(|(node, _)| *node)
+        let told = self.nodes.iter().filter(is_told).map(|(node, _)| *node);
+        let is_far = |node: &&PeerId| !self.nodes.get(*node).is_some_and(Known::is_reached);
+        let sought = self.asked_for.keys().filter(is_far).copied();
+        told.map(News::Reach).chain(sought.map(News::Sought))
     }
 
     /// `from` reports whom a node reaches. Returns whether it knows less than is known here.
@@ -538,13 +549,6 @@ impl Mesh {
         let Some(known) = self.nodes.get_mut(&node) else {
             return false;
         };
-        if reach.version == 0 {
-            let is_less = known.said().is_some();
-            if known.is_reached() {
-                self.on_question(now, from);
-            }
-            return is_less;
-        }
         if let Some(before) = &known.reach
             && reach.version <= before.version
         {
@@ -555,6 +559,7 @@ impl Mesh {
         let before = known.reach.as_ref().and_then(|before| before.switches);
         self.has_moved |= before != reach.switches;
         known.reach = Some(reach);
+        self.asked_for.remove(&node);
         self.news.push((node, from));
         self.look_soon(now);
         false
@@ -615,7 +620,7 @@ impl Mesh {
         else {
             return false;
         };
-        let is_willing = by_known.said().is_none_or(|reach| !reach.unwilling);
+        let is_willing = by_known.reach.as_ref().is_none_or(|reach| !reach.unwilling);
         let said = [
             self.reaches(by_known, next_known),
             self.reaches(next_known, by_known),
@@ -692,7 +697,7 @@ impl Mesh {
     /// The nodes that may relay to a node: those it reaches, by its statement or by plan.
     fn around(&self, node: PeerId) -> Vec<PeerId> {
         let known = self.nodes.get(&node);
-        match (known.and_then(Known::said), &self.plan) {
+        match (known.and_then(|known| known.reach.as_ref()), &self.plan) {
             (Some(reach), _) if !reach.all_but => {
                 let named = reach.nodes.iter().filter_map(|id| self.ids.get(id));
                 named.copied().collect()
@@ -777,6 +782,7 @@ impl Mesh {
         let waiting: usize = self.arrived.iter().map(|(_, _, data)| data.len()).sum();
         let plan = self.plan.as_ref().map_or(0, Plan::memory_bytes);
         let entry = size_of::<Known>() + size_of::<NodeId>() + 2 * size_of::<PeerId>();
-        self.nodes.len() * entry + reaches.map(named).sum::<usize>() + waiting + plan
+        let asked_for = self.asked_for.len() * size_of::<(PeerId, Name)>();
+        self.nodes.len() * entry + reaches.map(named).sum::<usize>() + asked_for + waiting + plan
     }
 }

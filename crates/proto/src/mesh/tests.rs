@@ -170,7 +170,7 @@ fn where_nodes_know_others_than_their_peers_each_one_that_is_reached_is_named() 
     }
     // Nobody expects anything: it is told who asks for one of them.
     assert!(!mesh.takes_tell(NOW + START * 2, 1, 1));
-    mesh.on_reach(NOW + START * 2, peer(1), reach(2, 0, &[]));
+    assert!(mesh.on_question(NOW + START * 2, peer(1)));
     assert!(mesh.takes_tell(NOW + START * 3, 1, 1));
     let own = mesh.own().unwrap();
     assert!(!own.all_but && own.reaches(id(9)) && !own.reaches(id(10)));
@@ -186,18 +186,18 @@ fn who_asks_after_others_is_told_what_they_were_told() {
         mesh.set_near(NOW, peer(node), Some(1472));
     }
     let later = |seconds: u32| NOW + START * seconds;
-    mesh.on_reach(later(2), peer(1), reach(2, 0, &[]));
+    assert!(mesh.on_question(later(2), peer(1)));
     assert!(mesh.takes_tell(later(3), 1, 1));
     mesh.on_reach(later(3), peer(1), reach(1, 1, &[0, 3]));
     mesh.risen.clear();
     // Nothing has changed, so nobody is told anything new.
-    mesh.on_reach(later(4), peer(2), reach(1, 0, &[]));
+    assert!(mesh.on_question(later(4), peer(2)));
     assert!(!mesh.takes_tell(later(5), 1, 1));
     assert_eq!(mesh.risen, [peer(2)]);
-    assert!(mesh.listens(peer(2)) && mesh.all_news_to(peer(2)).eq([peer(1)]));
+    assert!(mesh.listens(peer(2)) && mesh.all_news_to(peer(2)).eq([News::Reach(peer(1))]));
     // Who asks again has been told.
     mesh.risen.clear();
-    mesh.on_reach(later(6), peer(2), reach(1, 0, &[]));
+    assert!(mesh.on_question(later(6), peer(2)));
     assert!(mesh.risen.is_empty());
 }
 
@@ -210,7 +210,10 @@ fn a_few_at_a_time_are_asked_for_a_way() {
     for node in 1..9 {
         mesh.set_near(NOW, peer(node), Some(1472));
     }
-    assert!(mesh.seek(peer(9)) && mesh.knows_nothing_of(peer(9)));
+    assert!(mesh.seek(peer(9), &name(9)) && mesh.asks_for(peer(9), name(9)));
+    // Who becomes a neighbour later is asked as well, until somebody has said whom the node reaches.
+    assert!(mesh.all_news_to(peer(1)).eq([News::Sought(peer(9))]));
+    assert_eq!(mesh.name_asked_for(peer(9)), Some(name(9)));
     let mut asked: Vec<PeerId> = Vec::new();
     for _ in 0..2 {
         let some = mesh.whom_to_ask(peer(9));
@@ -219,8 +222,10 @@ fn a_few_at_a_time_are_asked_for_a_way() {
     }
     asked.sort_unstable();
     assert!(asked.into_iter().eq((1..9).map(peer)), "each one in turn");
+    mesh.on_reach(NOW, peer(1), reach(9, 1, &[1]));
+    assert!(!mesh.asks_for(peer(9), name(9)) && mesh.name_asked_for(peer(9)).is_none());
     // Where all are alike, they say by themselves what is not expected.
-    assert!(!mesh_of_silent(10, &[(0, 1)]).seek(peer(9)));
+    assert!(!mesh_of_silent(10, &[(0, 1)]).seek(peer(9), &name(9)));
 }
 
 #[test]
@@ -284,7 +289,10 @@ fn who_says_nothing_is_taken_to_keep_the_bundles_that_are_planned() {
 #[test]
 fn who_has_restarted_is_told_what_it_said_before() {
     let mut mesh = mesh(3, &[(0, 1), (0, 2)]);
-    let told = |mesh: &Mesh| mesh.all_news_to(peer(1)).any(|node| node == peer(1));
+    let told = |mesh: &Mesh| {
+        mesh.all_news_to(peer(1))
+            .any(|news| news == News::Reach(peer(1)))
+    };
     assert!(told(&mesh));
     let silent = mesh_of_silent(3, &[(0, 1), (0, 2)]);
     assert!(!told(&silent));

@@ -16,7 +16,7 @@ use crate::crypto::{
     ClusterKey, HandshakeError, Responder, init_is_from_key_holder, init_of_other_version,
     say_version,
 };
-use crate::wire::{HandshakeHeader, Hello, Reader};
+use crate::wire::{HandshakeHeader, Hello, Kind, NodeId, Reader, Steps};
 use crate::{LinkId, Time};
 
 /// So many handshakes, or questions that need no session, are answered at once: nodes may merely start together, and a
@@ -112,6 +112,34 @@ impl Node {
             return Err(self.refuse(now, link, from, Refusal::Handshake(error)));
         }
         self.on_call(now, link, from, init, (hello, responder, key), has_cookie)
+    }
+
+    /// The first node of a way is not known here. It may be a guest who calls: what it says is read for its name alone, and then
+    /// once more as any call is. It needs no cookie, since it comes out of a neighbour's session.
+    pub(super) fn admit_from_afar(
+        &mut self,
+        now: Time,
+        steps: &Steps,
+        datagram: &[u8],
+    ) -> Result<(), Rejection> {
+        let is_call = datagram.first().copied().and_then(Kind::from_byte) == Some(Kind::Init);
+        if !is_call || self.context.mesh.peer(steps.first()).is_some() {
+            return Err(Rejection::Misrouted);
+        }
+        let mut keys = self.context.keys.iter();
+        let key = keys.find(|key| init_is_from_key_holder(key, datagram));
+        let key = key.cloned().ok_or(Rejection::Stranger)?;
+        if !self.admission.free.take(now) {
+            return Err(Rejection::TooManyHandshakes);
+        }
+        let context = &mut self.context;
+        let read = Responder::read(&key, &context.identity, datagram, &mut context.random);
+        let (hello, _) = read.map_err(|_| Rejection::Malformed)?;
+        if NodeId::of(&hello.from) != steps.first() {
+            return Err(Rejection::Misrouted);
+        }
+        let admitted = self.take_guest(now, hello.from);
+        admitted.map(drop).map_err(|_| Rejection::Refused)
     }
 
     /// A first message that is well made and meant for this node: is it from who it says?

@@ -537,8 +537,8 @@ impl Node {
             member.public,
         );
         // Whom it reaches, who told of it may know.
-        if self.context.mesh.knows_nothing_of(peer) {
-            self.owe(from, News::Reach(peer));
+        if self.context.mesh.asks_for(peer, member.name) {
+            self.owe(from, News::Sought(peer));
         }
         Some(peer)
     }

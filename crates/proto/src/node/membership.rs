@@ -62,6 +62,16 @@ impl Node {
 
     /// Somebody who was not added calls: it is a peer from now on if guests are admitted.
     pub(super) fn take_guest(&mut self, now: Time, name: Name) -> Result<PeerId, Refusal> {
+        self.take_guest_and_call(now, name, now + HANDSHAKE_PATIENCE)
+    }
+
+    /// As [`take_guest`](Node::take_guest); it is called at the time `first_call` if it does not call first.
+    pub(super) fn take_guest_and_call(
+        &mut self,
+        now: Time,
+        name: Name,
+        first_call: Time,
+    ) -> Result<PeerId, Refusal> {
         let Some(Guests::Located { count_max, locate }) = self.context.config.guests else {
             return Err(Refusal::UnknownNode(name.as_str().into()));
         };
@@ -76,7 +86,7 @@ impl Node {
             addresses,
             public: None,
         };
-        let peer = self.insert_peer(now, now + HANDSHAKE_PATIENCE, name, config);
+        let peer = self.insert_peer(now, first_call, name, config);
         self.guests.insert(peer, now);
         self.context.event(Event::Guest { peer, name });
         Ok(peer)

@@ -8,7 +8,7 @@ use crate::limits::LINKS_MAX;
 use crate::mesh::{RelayConfig, Way};
 use crate::segment::News;
 use crate::wire::{
-    Header, Kind, NodeId, Reader, RefusedWhy, RelayRecord, Steps, advance, relayed_data,
+    Header, Kind, Name, NodeId, Reader, RefusedWhy, RelayRecord, Steps, advance, relayed_data,
 };
 use crate::{LinkId, PeerId, Time};
 
@@ -32,19 +32,19 @@ impl Node {
         }
         while let Some(neighbour) = self.context.mesh.risen.pop() {
             let mesh = &self.context.mesh;
-            let news: Vec<PeerId> = mesh.all_news_to(neighbour).collect();
+            let news: Vec<News> = mesh.all_news_to(neighbour).collect();
             self.greet(now, neighbour);
             if self.context.mesh.listens(neighbour) {
                 self.owe(neighbour, News::OwnReach);
             }
-            for node in news {
-                self.owe(neighbour, News::Reach(node));
+            for word in news {
+                self.owe(neighbour, word);
             }
         }
-        while let Some(peer) = self.context.mesh.sought.pop() {
-            if self.context.mesh.knows_nothing_of(peer) {
+        while let Some((peer, name)) = self.context.mesh.sought.pop() {
+            if self.context.mesh.asks_for(peer, name) {
                 let asked = self.context.mesh.whom_to_ask(peer);
-                self.owe_all(asked, News::Reach(peer));
+                self.owe_all(asked, News::Sought(peer));
             }
         }
         while let Some((node, from)) = self.context.mesh.news.pop() {
@@ -158,6 +158,10 @@ impl Node {
                 }
                 Ok(())
             }
+            Ok(RelayRecord::Sought { name }) => {
+                self.on_sought(now, from, name);
+                Ok(())
+            }
             Ok(RelayRecord::Refused { steps, by, why }) => {
                 self.on_refused(now, from, steps, (by, why))
             }
@@ -173,6 +177,20 @@ impl Node {
                     None => self.deliver(now, &steps, &mut data[start..]),
                 }
             }
+        }
+    }
+
+    /// A neighbour seeks a way to somebody, who is called if it was never spoken with.
+    fn on_sought(&mut self, now: Time, from: PeerId, name: Name) {
+        let sought = self.context.mesh.peer(NodeId::of(&name));
+        let is_told_of = |peer: &PeerId| self.context.mesh.reach(*peer).is_some();
+        if let Some(peer) = sought.filter(is_told_of) {
+            self.owe(from, News::Reach(peer));
+        }
+        let is_asked = self.context.mesh.on_question(now, from);
+        if is_asked && sought.is_none() && name != self.context.name {
+            // It is not admitted: then this node is no way there.
+            let _ = self.take_guest_and_call(now, name, now);
         }
     }
 
@@ -248,8 +266,14 @@ impl Node {
 
     /// A datagram for this node came through others.
     fn deliver(&mut self, now: Time, steps: &Steps, datagram: &mut [u8]) -> Result<(), Rejection> {
-        let way = self.context.mesh.way_back(steps);
-        let way = way.ok_or(Rejection::Misrouted)?;
+        let way = match self.context.mesh.way_back(steps) {
+            Some(way) => way,
+            None => {
+                self.admit_from_afar(now, steps, datagram)?;
+                let way = self.context.mesh.way_back(steps);
+                way.ok_or(Rejection::Misrouted)?
+            }
+        };
         let from = way.address().ok_or(Rejection::Misrouted)?;
         match datagram.first().copied().and_then(Kind::from_byte) {
             Some(Kind::Data) => self.on_relayed_data(now, &way, datagram),

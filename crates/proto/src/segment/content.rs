@@ -88,6 +88,8 @@ pub enum News {
     OwnReach,
     /// Whom another one reaches.
     Reach(PeerId),
+    /// That a way to this one is sought.
+    Sought(PeerId),
     /// This node's own data.
     OwnMember,
     /// Another node's data.
@@ -102,7 +104,7 @@ impl News {
     /// News of higher rank goes first.
     pub(crate) const fn rank(self) -> u8 {
         match self {
-            News::Reach(_) | News::OwnReach => 0,
+            News::Reach(_) | News::Sought(_) | News::OwnReach => 0,
             News::Digest => 1,
             News::Member(_) | News::Left(_) => 2,
             News::OwnMember => 3,

@@ -10,6 +10,8 @@ mod code {
     pub const RELAYED: u8 = 0x50;
     /// Whom a node reaches.
     pub const REACH: u8 = 0x51;
+    /// Somebody seeks a way to a node.
+    pub const SOUGHT: u8 = 0x54;
     /// A node cannot relay something.
     pub const REFUSED: u8 = 0x60;
     /// Whether two nodes that are connected through others may use their links.
@@ -170,6 +172,9 @@ impl Reach {
 
     fn read(r: &mut Reader<'_>) -> Result<Reach, WireError> {
         let (node, version) = (NodeId(r.u64()?), r.u64()?);
+        if version == 0 {
+            return Err(WireError::BadValue);
+        }
         let (links, marks) = (r.u8()?, r.u8()?);
         let has_switches = marks & 4 != 0;
         let switches = has_switches.then(|| Switches::read(r)).transpose()?;
@@ -208,6 +213,11 @@ pub enum RelayRecord<'a> {
     },
     /// Whom a node reaches.
     Reach(Reach),
+    /// The sender seeks a way to a node.
+    Sought {
+        /// The node.
+        name: Name,
+    },
     /// Goes back to the sender of something on the way `steps`.
     Refused {
         /// The way; this record's receiver precedes the node that refuses.
@@ -255,7 +265,10 @@ impl<'a> RelayRecord<'a> {
 
     /// Whether the extension `code` is one of these.
     pub const fn is_one(code: u8) -> bool {
-        matches!(code, code::RELAYED | code::REACH | code::REFUSED)
+        matches!(
+            code,
+            code::RELAYED | code::REACH | code::SOUGHT | code::REFUSED
+        )
     }
 
     /// The record of an extension.
@@ -275,6 +288,11 @@ impl<'a> RelayRecord<'a> {
                 }
             }
             code::REACH => Ok(RelayRecord::Reach(Reach::read(&mut r)?)),
+            code::SOUGHT => {
+                let name = core::str::from_utf8(data).map_err(|_| WireError::BadValue)?;
+                let name = Name::new(name).map_err(|_| WireError::BadValue)?;
+                Ok(RelayRecord::Sought { name })
+            }
             code::REFUSED => {
                 let steps = Steps::read(&mut r)?;
                 let (by, why) = (r.u8()?, r.u8()?);
@@ -295,6 +313,17 @@ impl<'a> RelayRecord<'a> {
         }
     }
 
+    /// How many bytes [`write`](RelayRecord::write) appends.
+    pub fn encoded_len(&self) -> usize {
+        let data = match self {
+            RelayRecord::Relayed { steps, datagram } => steps.encoded_len() + datagram.len(),
+            RelayRecord::Reach(reach) => return reach.encoded_len(),
+            RelayRecord::Sought { name } => name.as_str().len(),
+            RelayRecord::Refused { steps, .. } => steps.encoded_len() + 2,
+        };
+        EXTENSION_HEADER_BYTES + data
+    }
+
     /// Appends the record. The caller has checked the room.
     pub fn write(&self, w: &mut Writer<'_>) {
         match self {
@@ -302,6 +331,11 @@ impl<'a> RelayRecord<'a> {
                 write_relayed(&relayed_data(steps, datagram), w);
             }
             RelayRecord::Reach(reach) => reach.write(w),
+            RelayRecord::Sought { name } => {
+                w.u8(code::SOUGHT);
+                w.u16(name.as_str().len() as u16);
+                w.put(name.as_str().as_bytes());
+            }
             RelayRecord::Refused { steps, by, why } => {
                 w.u8(code::REFUSED);
                 w.u16(steps.encoded_len() as u16 + 2);

@@ -131,6 +131,8 @@ pub(crate) struct Rank {
     unsent_bytes: usize,
     sent_at: Time,
     looked_at: Time,
+    /// When others were called last because a peer did not answer.
+    called_others_at: Option<Time>,
     /// Bundles over links, the most there were at once.
     bundles_most: usize,
     link_failures: [u64; 8],
@@ -187,6 +189,7 @@ impl Rank {
             unsent_bytes: 0,
             sent_at: now,
             looked_at: now,
+            called_others_at: None,
             bundles_most: 0,
             link_failures: [0; 8],
             refused_accesses: 0,

@@ -36,7 +36,7 @@ struct Choice {
     fits: fn(&str) -> bool,
 }
 
-const CHOICES: [Choice; 10] = [
+const CHOICES: [Choice; 11] = [
     // libfabric. MPICH has no variable of its own that names a provider.
     Choice {
         name: "FI_PROVIDER",
@@ -70,6 +70,13 @@ const CHOICES: [Choice; 10] = [
         value: "tabane",
         fits: names_us,
     },
+    // All ranks are named to each one at its beginning, not at its first message to them: whom it can ask for a way to
+    // somebody, and which few bundles it keeps, depends on all. (A job is never larger than this.)
+    Choice {
+        name: "OMPI_MCA_mpi_add_procs_cutoff",
+        value: "1000000",
+        fits: |_| true,
+    },
     // Debian takes out all but one that needs another BTL.
     Choice {
         name: "OMPI_MCA_osc",
@@ -94,12 +101,6 @@ const CHOICES: [Choice; 10] = [
         fits: names_us,
     },
 ];
-
-/// With this, Open MPI names all peers to an endpoint at once, instead of each at its first message, if the job is not
-/// larger than the value.
-const ALL_AT_ONCE: &str = "OMPI_MCA_mpi_add_procs_cutoff";
-/// Larger than any job.
-const ANY_JOB: &str = "1000000";
 
 /// The variables that are set, and those to be set.
 pub struct Environment {
@@ -164,12 +165,6 @@ impl Environment {
                 Some(set) if (choice.fits)(&set) => {}
                 Some(set) => return Err(conflict(choice, &set)),
             }
-        }
-        // Which few bundles an endpoint keeps depends on all ranks of the job.
-        let bundles = self.of_provider("BUNDLES");
-        let are_few = bundles.is_some_and(|bundles| bundles.trim() != "all");
-        if are_few && self.value(ALL_AT_ONCE).is_none() {
-            self.put(ALL_AT_ONCE, ANY_JOB);
         }
         Ok(())
     }
@@ -290,23 +285,13 @@ mod tests {
             ("FI_PROVIDER_PATH", "/usr/lib/tabane"),
             ("FI_PROVIDER", "tabane"),
             ("OMPI_MCA_pml", "cm"),
+            ("OMPI_MCA_mpi_add_procs_cutoff", "1000000"),
             ("OMPI_MCA_mtl_ofi_provider_include", "tabane"),
             ("MPIR_CVAR_CH4_NETMOD", "ofi"),
             ("I_MPI_OFI_PROVIDER", "tabane"),
             (FORWARDED, "FI_PROVIDER_PATH;FI_PROVIDER;TABANE_KEY"),
         ] {
             assert_eq!(set.get(name), Some(&value), "{name}");
-        }
-    }
-
-    #[test]
-    fn who_keeps_few_bundles_is_told_of_all_peers_at_once() {
-        for (bundles, expected) in [("all", None), ("24", Some(ANY_JOB))] {
-            let mut environment = empty();
-            environment.put("TABANE_BUNDLES", bundles);
-            environment.choose_provider().expect("nobody has chosen");
-            let set: BTreeMap<_, _> = environment.set().collect();
-            assert_eq!(set.get(ALL_AT_ONCE).copied(), expected, "{bundles}");
         }
     }
 

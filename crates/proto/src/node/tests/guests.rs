@@ -5,7 +5,7 @@ use super::*;
 use crate::wire::Kind;
 
 /// Of names such as `n7` everybody knows where their bearers are.
-fn locate(name: &str) -> Option<[Option<SocketAddr>; LINKS_MAX]> {
+pub(super) fn locate(name: &str) -> Option<[Option<SocketAddr>; LINKS_MAX]> {
     let node = name.strip_prefix('n')?.parse().ok()?;
     Some(peer(node).addresses)
 }

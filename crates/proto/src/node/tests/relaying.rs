@@ -1,10 +1,13 @@
 //! What comes through other nodes, or is to go through this one, and cannot.
 
+use super::guests::locate;
+use super::rejections::{hello, init};
 use super::*;
-use crate::wire::{NodeId, STEPS_MAX, Steps, relayed_data};
+use crate::wire::{Name, NodeId, RelayRecord, STEPS_MAX, Steps, Writer, relayed_data};
 
 const RELAYED: u8 = 0x50;
 const REFUSED: u8 = 0x60;
+const SOUGHT: u8 = 0x54;
 
 /// Two nodes that relay; node 0 knows a third one that is not there.
 fn pair(forwards: bool) -> (Pair, PeerId) {
@@ -167,26 +170,34 @@ impl Line {
 
     /// A second after its start.
     fn started(is_cut: bool) -> Line {
+        let everybody = |n: usize| (0..3).filter(move |other| *other != n).collect();
+        let mut line = Line::of([0, 1, 2].map(everybody), None, is_cut);
+        line.run(Duration::from_secs(1));
+        line
+    }
+
+    /// Nodes that know these others.
+    fn of(known: [Vec<usize>; 3], guests: Option<Guests>, is_cut: bool) -> Line {
         let now = Time::from_ms(1000);
         let nodes = [0, 1, 2].map(|n| {
-            let features = FEATURE_RELAYS;
-            let config = config(n, 7, WireMode::Encrypted);
-            let config = NodeConfig { features, ..config };
+            let config = NodeConfig {
+                features: FEATURE_RELAYS,
+                guests,
+                ..config(n, 7, WireMode::Encrypted)
+            };
             let mut node = Node::new(now, config, [n as u8 + 1; 32]).unwrap();
-            for other in (0..3).filter(|other| *other != n) {
-                node.add_peer(now, peer(other)).unwrap();
+            for other in &known[n] {
+                node.add_peer(now, peer(*other)).unwrap();
             }
             node
         });
         let events = Default::default();
-        let mut line = Line {
+        Line {
             now,
             nodes,
             events,
             is_cut,
-        };
-        line.run(Duration::from_secs(1));
-        line
+        }
     }
 
     /// The number of a node at another one.
@@ -274,17 +285,8 @@ fn links_in_doubt_have_time_while_nothing_is_to_be_carried() {
     let sent = line.nodes[0].send_message(now, far, 0, None, &[7; 100], Policy::Stripe);
     sent.expect("there is room");
     line.run(Duration::from_millis(50));
-    let has_come = |event: &Event| {
-        matches!(
-            event,
-            Event::Op {
-                event: OpEvent::MessageReady,
-                ..
-            }
-        )
-    };
     assert!(
-        is_relayed(&line) && line.events[2].iter().any(has_come),
+        is_relayed(&line) && line.events[2].iter().any(has_message),
         "{:?}",
         line.events[2]
     );
@@ -298,4 +300,115 @@ fn links_in_doubt_for_long_have_others_asked_though_nothing_is_to_be_carried() {
     let stats = line.nodes[0].peer_stats(Line::peer(0, 2)).unwrap();
     assert_eq!(stats.state, PeerState::Up);
     assert!(!stats.relayed.is_empty());
+}
+
+fn has_message(event: &Event) -> bool {
+    let ready = OpEvent::MessageReady;
+    matches!(event, Event::Op { event, .. } if *event == ready)
+}
+
+#[test]
+fn who_is_cut_off_from_the_beginning_is_found_by_one_who_never_spoke_with_it() {
+    let guests = Guests::Located {
+        count_max: 4,
+        locate,
+    };
+    let mut line = Line::of([vec![1, 2], vec![], vec![]], Some(guests), true);
+    let now = line.now;
+    let far = Line::peer(0, 2);
+    let sent = line.nodes[0].send_message(now, far, 0, None, &[7; 100], Policy::Stripe);
+    sent.expect("there is room");
+    line.run(Duration::from_secs(1));
+    assert!(line.events[2].iter().any(has_message), "{:?}", line.events);
+    // Whoever is between them has called the one that was sought; that one knows the caller by its call alone.
+    for (node, of) in [(1, "n2"), (2, "n0"), (2, "n1")] {
+        assert!(line.nodes[node].peer_named(of).is_some(), "{node}: {of}");
+    }
+    let back = line.nodes[2].peer_named("n0").expect("is known");
+    let now = line.now;
+    let sent = line.nodes[2].send_message(now, back, 0, None, &[8; 100], Policy::Stripe);
+    sent.expect("there is room");
+    line.run(Duration::from_millis(50));
+    assert!(line.events[0].iter().any(has_message));
+}
+
+#[test]
+fn nobody_is_called_for_others_where_nodes_know_their_peers() {
+    let (mut pair, absent) = pair(true);
+    let name = |text| Name::new(text).unwrap();
+    let record = |name: Name| RelayRecord::Sought { name };
+    for sought in [name("n2"), name("n9"), name("n0")] {
+        let mut data = vec![0; record(sought).encoded_len()];
+        let mut w = Writer::new(&mut data);
+        record(sought).write(&mut w);
+        assert!(hand_in(&mut pair, SOUGHT, &data[3..]).is_empty());
+    }
+    assert_eq!(pair.nodes[0].peer_named("n9"), None);
+    assert_eq!(pair.nodes[0].peer_named("n2"), Some(absent));
+}
+
+#[test]
+fn a_call_from_afar_is_of_the_node_that_the_way_begins_at() {
+    let guests = Guests::Located {
+        count_max: 1,
+        locate,
+    };
+    let mut line = Line::of([vec![1], vec![], vec![]], Some(guests), false);
+    line.run(Duration::from_millis(50));
+    let between = line.nodes[0].peer_named("n1").expect("is known");
+    let mut call = |of: &str, from: &str| {
+        let mesh = &line.nodes[0].context.mesh;
+        let nodes = [
+            NodeId::of(&Name::new(of).unwrap()),
+            mesh.id(between).unwrap(),
+            mesh.me(),
+        ];
+        let steps = Steps::new(&nodes, 2).unwrap();
+        let data = relayed_data(&steps, &init(7, &hello(from, "n0")));
+        let node = &mut line.nodes[0];
+        assert!(node.context.mesh.arrives(between, RELAYED, &data));
+        let before = Rejection::ALL.map(|reason| node.node_stats().rejected(reason));
+        node.tend_mesh(line.now);
+        let is_new =
+            |place: &usize| node.node_stats().rejected(Rejection::ALL[*place]) > before[*place];
+        (0..before.len())
+            .find(is_new)
+            .map(|place| Rejection::ALL[place])
+    };
+    assert_eq!(call("n7", "n8"), Some(Rejection::Misrouted));
+    assert_eq!(call("stranger", "stranger"), Some(Rejection::Refused));
+    assert_eq!(call("n7", "n7"), None);
+    // There is room for one.
+    assert_eq!(call("n8", "n8"), Some(Rejection::Refused));
+    assert!(line.nodes[0].peer_named("n7").is_some());
+}
+
+#[test]
+fn two_that_call_each_other_in_vain_find_who_is_between_them() {
+    let guests = Guests::Located {
+        count_max: 4,
+        locate,
+    };
+    for known in [
+        [vec![1, 2], vec![0, 2], vec![0, 1]],
+        [vec![1, 2], vec![0], vec![0, 1]],
+        [vec![1, 2], vec![], vec![0, 1]],
+    ] {
+        let mut line = Line::of(known, Some(guests), true);
+        let now = line.now;
+        for (from, to) in [(0, 2), (2, 0)] {
+            let node = &mut line.nodes[from];
+            let to = node.peer_named(&format!("n{to}")).expect("is known");
+            let sent = node.send_message(now, to, 0, None, &[7; 100], Policy::Stripe);
+            sent.expect("there is room");
+        }
+        line.run(Duration::from_secs(2));
+        for end in [0, 2] {
+            assert!(
+                line.events[end].iter().any(has_message),
+                "{:?}",
+                line.events
+            );
+        }
+    }
 }
