@@ -4,9 +4,16 @@
 use crate::net::{Network, Ns, Packet};
 use crate::random::Random;
 use std::net::{IpAddr, SocketAddr};
+use tabane_proto::wire::{HEADER_BYTES, Kind};
 
 /// Packets it keeps.
 const KEPT_MAX: usize = 64;
+
+/// The first byte of a packet of a session, and where its session number is.
+const DATA: u8 = Kind::Data as u8;
+const SESSION: core::ops::Range<usize> = 2..6;
+/// The end of a packet in the clear.
+const TOKEN_BYTES: usize = 8;
 
 /// So many of all packets are overtaken by a copy.
 const OVERTAKEN_PERCENT: u32 = 2;
@@ -28,6 +35,8 @@ pub fn is_strangers(address: SocketAddr) -> bool {
 pub struct Attacker {
     kept: Vec<Packet>,
     random: Random,
+    /// Packets are in the clear: whoever sees one can forge any, so what the attacker alters is what it would have to guess without.
+    in_clear: bool,
     seen: u64,
     /// How many packets it has sent.
     pub sent: u64,
@@ -35,10 +44,11 @@ pub struct Attacker {
 
 impl Attacker {
     /// An attacker that has seen nothing.
-    pub fn new(random: Random) -> Attacker {
+    pub fn new(random: Random, in_clear: bool) -> Attacker {
         Attacker {
             kept: Vec::new(),
             random,
+            in_clear,
             seen: 0,
             sent: 0,
         }
@@ -89,8 +99,16 @@ impl Attacker {
                 let to = self.random.below(packet.bytes.len() as u64 + 1);
                 packet.bytes.truncate(to as usize);
             }
+            3 | 4 if self.in_clear && packet.bytes.first() == Some(&DATA) => {
+                let end = packet.bytes.len();
+                let guessed = match self.random.percent(50) {
+                    true => SESSION,
+                    false => end.saturating_sub(TOKEN_BYTES)..end,
+                };
+                self.flip(&mut packet.bytes, guessed);
+            }
             3 => self.flip(&mut packet.bytes, 0..usize::MAX),
-            4 => self.flip(&mut packet.bytes, 0..12),
+            4 => self.flip(&mut packet.bytes, 0..HEADER_BYTES),
             _ => self.invent(&mut packet.bytes),
         }
         packet.destination = network.port(packet.to_host, packet.link).address?;
@@ -110,8 +128,9 @@ impl Attacker {
 
     fn flip(&mut self, bytes: &mut [u8], range: core::ops::Range<usize>) {
         let end = bytes.len().min(range.end);
-        if end > 0 {
-            let at = self.random.below(end as u64) as usize;
+        let count = end.saturating_sub(range.start) as u64;
+        if count > 0 {
+            let at = range.start + self.random.below(count) as usize;
             bytes[at] ^= 1 << self.random.below(8);
         }
     }

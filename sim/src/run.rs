@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
             hosts: schedule.hosts.iter().enumerate().map(host).collect(),
             now: 0,
             events: Events::default(),
-            attacker: Attacker::new(random.fork(2)),
+            attacker: Attacker::new(random.fork(2), !schedule.encrypted),
             progress: Progress::new(hosts),
             ground: Ground::new(schedule, network, random.fork(3)),
             observer,
@@ -508,5 +508,7 @@ fn network(schedule: &Schedule, random: &mut Random) -> Network {
         ports.collect()
     });
     let ports = ports.collect();
-    Network::new(ports, random.fork(1))
+    let mut network = Network::new(ports, random.fork(1));
+    network.checks_sums = !schedule.encrypted;
+    network
 }

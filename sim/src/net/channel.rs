@@ -88,6 +88,8 @@ pub enum Loss {
     Random,
     /// A burst.
     Burst,
+    /// It was altered, and the kernel of the host that it came to saw it by the checksum of UDP.
+    Altered,
 }
 
 /// What became of a packet.

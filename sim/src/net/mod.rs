@@ -76,6 +76,9 @@ pub struct Network {
     overflows: Vec<Ns>,
     /// Print what is lost.
     pub traces: bool,
+    /// Hosts' kernels drop what was altered on the way, by the checksum of UDP: the plain wire relies on it. (Otherwise it reaches
+    /// the node, as what somebody forges does.)
+    pub checks_sums: bool,
 }
 
 impl Network {
@@ -93,6 +96,7 @@ impl Network {
             stats: NetworkStats::default(),
             overflows: Vec::new(),
             traces: false,
+            checks_sums: false,
         };
         network.refresh(0, false);
         network
@@ -271,6 +275,10 @@ impl Network {
                 corrupt,
             } => (at, again_at, corrupt),
         };
+        if corrupt && self.checks_sums {
+            self.stats.corrupted += 1;
+            return Err(Loss::Altered);
+        }
         // Where it goes is settled at the switch; until then it is the sender's.
         let packet = Packet {
             link,
@@ -324,9 +332,15 @@ impl Network {
                     again_at,
                     corrupt,
                 },
-            ) => (to, at, again_at, corrupt),
+            ) if !corrupt || !self.checks_sums => (to, at, again_at, corrupt),
             (_, passage) => {
-                let why = passage.loss().unwrap_or(Loss::Dead);
+                let why = match passage {
+                    Passage::Passes { corrupt: true, .. } => {
+                        self.stats.corrupted += 1;
+                        Loss::Altered
+                    }
+                    _ => passage.loss().unwrap_or(Loss::Dead),
+                };
                 self.note_loss(now, from.unwrap_or(usize::MAX), link, bytes, why);
                 let packet = self.packets.take(id);
                 self.packets.recycle(packet.bytes);

@@ -182,20 +182,10 @@ class Handshake:
 # ---- section 6: packets ----
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def packet(prk, cipher, session, path, number, payload):
     head = bytes([0x10, path]) + be(session, 4) + be(number, 6)
     if cipher == "plain":
-        body = head + payload + hkdf_expand(prk, b"tabane plain token", 4)
-        return body + be(crc32c(body), 4)
+        return head + payload + hkdf_expand(prk, b"tabane plain token", 8)
     iv = hkdf_expand(prk, b"tabane iv", 12)
     nonce = bytes(x ^ y for x, y in zip(iv, bytes(5) + bytes([path]) + be(number, 6)))
     if cipher == "aes-128-gcm":
@@ -300,7 +290,7 @@ def write_packets():
     for cipher, wire, aes_b, trailer in (
         ("aes-128-gcm", 0, 1, ((16, "tag"),)),
         ("chacha20-poly1305", 0, 0, ((16, "tag"),)),
-        ("plain", 1, 1, ((4, "token"), (4, "CRC-32C"))),
+        ("plain", 1, 1, ((8, "token"),)),
     ):
         x = Handshake(wire, 1, aes_b)
         text += section(f"{cipher}: response", x.response)

@@ -67,6 +67,8 @@ pub enum Cause {
     HalfDuplex,
     /// A link loses packets.
     LossyLink,
+    /// Packets come in that were altered on the way.
+    AlteredPackets,
     /// Large packets do not pass.
     Mtu,
     /// The daemon uses all the processor time it can get.

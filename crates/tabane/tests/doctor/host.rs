@@ -100,6 +100,44 @@ fn small_socket_buffers_that_lose_packets() {
     }
 }
 
+/// Datagrams of UDP as a NIC with bad memory makes them, 20 a second: `altered.py MAC`.
+const ALTERED: &str = r#"
+import socket, struct, sys, time
+own, other = (socket.inet_aton(address) for address in ("10.77.0.2", "10.77.0.1"))
+udp = struct.pack("!HHHH", 7577, 7577, 8 + 100, 0x1234) + bytes(100)
+def sum16(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0) + own + other
+ip = ip[:10] + struct.pack("!H", sum16(ip)) + ip[12:]
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+wire.bind(("eth0", 0))
+frame = bytes.fromhex(sys.argv[1].replace(":", "")) + wire.getsockname()[4] + b"\x08\x00" + ip + udp
+while True:
+    wire.send(frame)
+    time.sleep(0.05)
+"#;
+
+#[test]
+fn packets_that_were_altered_on_the_way() {
+    let cluster = cluster();
+    let mac = said(&cluster, 0, "cat /sys/class/net/eth0/address");
+    let mut python = cluster.lab().command(1, "python3");
+    python.args(["-c", ALTERED, mac.trim()]);
+    let sender = Program::start("python3", python).expect("starts");
+    eventually("they are named", || {
+        let said = doctor(&cluster, 0);
+        let causes = said.causes();
+        if causes.is_empty() {
+            return false;
+        }
+        let evidence = said.only("altered_packets", &[])["evidence"].to_string();
+        evidence.contains("with a wrong checksum")
+    });
+    drop(sender);
+}
+
 #[test]
 fn offloads_that_are_off() {
     let cluster = cluster();

@@ -52,7 +52,7 @@ pub fn run(bytes: &[u8]) {
     let mut pair = Pair {
         now: Time::ZERO,
         ends: [End::new(0, wire, trace), End::new(1, wire, trace)],
-        wires: Wires::default(),
+        wires: Wires::new(plain),
         ledger: Ledger::default(),
     };
     pair.drain();

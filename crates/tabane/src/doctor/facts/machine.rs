@@ -21,6 +21,7 @@ pub struct Before {
     throttled: Throttled,
     port: u16,
     socket_drops: u64,
+    checksum_errors: u64,
     backlog_drops: u64,
     wall: Duration,
     steady_ns: u64,
@@ -55,6 +56,7 @@ impl Before {
             throttled: daemon_pid.map(throttled).unwrap_or_default(),
             port,
             socket_drops: socket_drops(port),
+            checksum_errors: checksum_errors(),
             backlog_drops: backlog_drops(),
             wall: wall(),
             steady_ns: clock::now_ns(),
@@ -85,6 +87,7 @@ impl Before {
             daemon_waited_share: share(|s| s.waited_ns),
             daemon_throttled_share: held_back_ns.map(|ns| (ns as f64 / elapsed_ns).min(1.0)),
             socket_drops: since(self.socket_drops, socket_drops(self.port)),
+            checksum_errors: since(self.checksum_errors, checksum_errors()),
             backlog_drops: since(self.backlog_drops, backlog_drops()),
             clocksource: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             clock_read_ns: clock_read_ns(),
@@ -211,6 +214,22 @@ fn socket_drops(port: u16) -> u64 {
     let tables = ["/proc/net/udp", "/proc/net/udp6"].map(fs::read_to_string);
     let texts = tables.iter().flatten();
     texts.flat_map(|t| t.lines()).filter_map(of_one).sum()
+}
+
+/// `InCsumErrors` of UDP: of IPv4 in `/proc/net/snmp`, whose lines come in pairs of names and numbers, of IPv6 in `snmp6`.
+fn checksum_errors() -> u64 {
+    let of_ipv4 = fs::read_to_string("/proc/net/snmp").unwrap_or_default();
+    let of_ipv6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
+    let (mut udp, mut all) = (of_ipv4.lines().filter_map(|l| l.strip_prefix("Udp: ")), 0);
+    if let (Some(names), Some(numbers)) = (udp.next(), udp.next()) {
+        let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
+        let wanted = pairs.find(|(name, _)| *name == "InCsumErrors");
+        all += wanted.and_then(|(_, n)| n.parse().ok()).unwrap_or(0);
+    }
+    let wanted = of_ipv6
+        .lines()
+        .find_map(|l| l.strip_prefix("Udp6InCsumErrors"));
+    all + wanted.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
 /// `/proc/net/softnet_stat`: the second column, hexadecimal.

@@ -243,6 +243,8 @@ pub struct Machine {
     pub daemon_throttled_share: Option<f64>,
     /// Datagrams our port's sockets had no room for, while watching.
     pub socket_drops: u64,
+    /// Datagrams of UDP with a wrong checksum, in this network namespace, while watching.
+    pub checksum_errors: u64,
     /// Packets the kernel dropped before any socket, machine-wide, while watching.
     pub backlog_drops: u64,
     /// The kernel's source of time.

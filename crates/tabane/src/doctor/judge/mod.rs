@@ -1,5 +1,6 @@
 //! From facts to findings. Pure.
 
+mod altered;
 mod flood;
 mod host;
 mod links;
@@ -22,7 +23,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// The checks, in words, for a healthy result.
-pub const CHECKED: [&str; 21] = [
+pub const CHECKED: [&str; 22] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "the route and firewall of packets for the virtual NIC",
@@ -34,6 +35,7 @@ pub const CHECKED: [&str; 21] = [
     "two links on one switch or in one network",
     "address conflicts",
     "loss",
+    "packets altered on the way",
     "speed and duplex",
     "MTU",
     "processor time",
@@ -54,6 +56,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     refusals::judge(facts, &mut found);
     reach::judge(facts, &mut found);
     flood::judge(facts, &mut found);
+    altered::judge(facts, &mut found);
     host::judge(facts, &mut found);
     quality::judge(facts, &mut found);
     shared::judge(facts, &mut found);

@@ -437,6 +437,20 @@ fn networks_and_addresses() {
 }
 
 #[test]
+fn altered_packets() {
+    let found = with(|facts| facts.machine.checksum_errors = 1);
+    let finding = only(&found, Cause::AlteredPackets, Severity::Slow);
+    assert!(finding.evidence[0].contains("the kernel dropped 1 datagram of UDP"));
+    let forge = |count| {
+        with(move |facts| {
+            last(facts).node.dropped.insert("forged".to_owned(), count);
+        })
+    };
+    only(&forge(3), Cause::AlteredPackets, Severity::Slow);
+    only(&forge(100_000), Cause::Flood, Severity::Note);
+}
+
+#[test]
 fn loss() {
     let lose = |sent: u64, lost: u64| {
         with(move |facts| {

@@ -156,7 +156,10 @@ fn refused(peer: Option<&str>, reason: &str, last_s: u64) -> RefusedStatus {
 fn what_a_flood_says_accuses_nobody() {
     let said = |peer: Option<&str>, reason: &str, flood: u64| {
         let found = with(|facts| {
-            last(facts).node.dropped.insert("forged".to_owned(), flood);
+            last(facts)
+                .node
+                .dropped
+                .insert("stranger".to_owned(), flood);
             last(facts).refused = vec![refused(peer, reason, 1)];
         });
         let of_it = found.into_iter().find(|f| f.cause != Cause::Flood);
