@@ -7,8 +7,8 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 use common::*;
-use tabane_lab::LabConfig;
 use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, output};
+use tabane_lab::{Fault, LabConfig};
 
 /// What the daemon tells next.
 fn told(manager: &UnixDatagram) -> String {
@@ -272,4 +272,33 @@ fn is_stopped(cluster: &Cluster) -> bool {
     // PID (NAME) STATE …; the name may hold anything, but is followed by the last bracket.
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+/// As the journal reads it: the number goes, and `journalctl --priority` knows the line by it.
+#[test]
+fn lines_for_the_journal_say_how_much_they_matter() {
+    const AS_SERVICE: &str = "export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/$$/fd/2); exec \"$@\"";
+    let lab = lab(&LabConfig::default());
+    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
+    let is_journal = ["sh", "-c", AS_SERVICE, "sh"];
+    let up = up_behind(&cluster, 0, &is_journal);
+    cluster.start_as(0, up).expect("starts");
+    // What a child inherits is not the journal's if it writes elsewhere.
+    let up = up_behind(&cluster, 1, &["env", "JOURNAL_STREAM=1:1"]);
+    cluster.start_as(1, up).expect("starts");
+    wait_path(&cluster, 0, "up");
+    cluster.lab().fail(1, Fault::Carrier, None).expect("fails");
+    eventually("the failure is told", || {
+        [0, 1]
+            .iter()
+            .all(|node| cluster.log(*node).contains("redundancy lost"))
+    });
+    let log = cluster.log(0);
+    for line in log.lines() {
+        let is_warning = ["failed:", "redundancy lost", "warning:"];
+        let is_warning = is_warning.iter().any(|word| line.contains(word));
+        assert_eq!(line.starts_with("<4>"), is_warning, "{log}");
+        assert!(line.starts_with("<4>") || line.starts_with("<6>"), "{log}");
+    }
+    assert!(cluster.log(1).lines().all(|line| line.starts_with("20")));
 }

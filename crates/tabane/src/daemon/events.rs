@@ -7,6 +7,8 @@ use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS, CLOSE_TAKEN};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
 
+use super::log::Line;
+
 /// The witness of a path's failure, for people.
 pub fn witness(w: Witness) -> &'static str {
     match w {
@@ -25,8 +27,8 @@ pub fn describe(
     event: &Event,
     name: impl Fn(tabane_proto::PeerId) -> String,
     name_at: impl Fn(IpAddr) -> Option<String>,
-) -> Option<String> {
-    Some(match event {
+) -> Option<Line> {
+    let text = match event {
         Event::PeerUp {
             peer,
             restarted: false,
@@ -79,6 +81,11 @@ pub fn describe(
         | Event::Parted { .. }
         | Event::NotAdmitted { .. }
         | Event::Measured { .. } => return None,
+    };
+    let is_well = matches!(event, Event::PeerUp { .. } | Event::LinkUp { .. });
+    Some(match is_well {
+        true => Line::info(text),
+        false => Line::warning(text),
     })
 }
 

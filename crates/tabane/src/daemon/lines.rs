@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use tabane_proto::{PeerId, Time};
 
+use super::log::Line;
+
 /// So many lines at once, and one more for every interval that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
@@ -62,13 +64,17 @@ pub struct PeerLines(BTreeMap<PeerId, Lines>);
 
 impl PeerLines {
     /// A line about `peer`: returns what to write of it, if anything.
-    pub fn take(&mut self, now: Time, peer: PeerId, text: String) -> Option<String> {
+    pub fn take(&mut self, now: Time, peer: PeerId, line: Line) -> Option<Line> {
         let lines = self.0.entry(peer);
         let lines = lines.or_insert_with(|| Lines::new(now, OF_PEER));
-        Some(match lines.take(now, OF_PEER)? {
-            0 => text,
-            left_out => format!("{text} ({left_out} lines about this node were left out before)"),
-        })
+        let text = match lines.take(now, OF_PEER)? {
+            0 => line.text,
+            left_out => {
+                let before = format!("({left_out} lines about this node were left out before)");
+                format!("{} {before}", line.text)
+            }
+        };
+        Some(Line { text, ..line })
     }
 
     /// There is no such peer any more.
@@ -81,23 +87,32 @@ impl PeerLines {
 mod tests {
     use super::*;
 
+    fn connected(name: &str) -> Line {
+        Line::info(format!("{name}: connected"))
+    }
+
     #[test]
     fn who_comes_and_goes_all_the_time_is_told_at_times_and_others_always() {
         let mut lines = PeerLines::default();
         let second = |s| Time::ZERO + Duration::from_secs(s);
         let mut told = Vec::new();
         for s in 0..3600 {
-            told.extend(lines.take(second(s), PeerId(1), "n1: connected".to_owned()));
+            told.extend(lines.take(second(s), PeerId(1), connected("n1")));
         }
         let most = OF_PEER.burst as usize + 3600 / 10;
         assert!((most - 1..=most).contains(&told.len()), "{}", told.len());
-        assert_eq!(told[0], "n1: connected");
-        assert!(told.last().unwrap().contains("9 lines about this node"));
-        let other = lines.take(second(3600), PeerId(2), "n2: connected".to_owned());
-        assert_eq!(other.as_deref(), Some("n2: connected"));
+        assert_eq!(told[0], connected("n1"));
+        assert!(
+            told.last()
+                .unwrap()
+                .text
+                .contains("9 lines about this node")
+        );
+        let other = lines.take(second(3600), PeerId(2), connected("n2"));
+        assert_eq!(other, Some(connected("n2")));
         lines.forget(PeerId(1));
-        let anew = lines.take(second(3600), PeerId(1), "n1: connected".to_owned());
-        assert_eq!(anew.as_deref(), Some("n1: connected"));
+        let anew = lines.take(second(3600), PeerId(1), connected("n1"));
+        assert_eq!(anew, Some(connected("n1")));
     }
 
     #[test]
@@ -106,8 +121,8 @@ mod tests {
         for s in (0..36_000).step_by(10) {
             let now = Time::ZERO + Duration::from_secs(s);
             assert_eq!(
-                lines.take(now, PeerId(0), String::new()).as_deref(),
-                Some("")
+                lines.take(now, PeerId(0), connected("n0")),
+                Some(connected("n0"))
             );
         }
     }

@@ -1,23 +1,82 @@
-//! The daemon's log: lines on standard error, with the time where the journal
-//! does not add its own.
+//! The daemon's log: lines on standard error. The journal is told how much each line matters, and others the time,
+//! which the journal adds by itself.
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much a line matters, as syslog(3) and so `journalctl --priority` number it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Priority {
+    /// Something does not work, or not as it was wanted: somebody may have to act.
+    Warning = 4,
+    /// What happens in the life of a healthy node.
+    Info = 6,
+}
+
+/// A line to be logged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// How much it matters.
+    pub priority: Priority,
+    /// The line.
+    pub text: String,
+}
+
+impl Line {
+    /// A line of no concern.
+    pub const fn info(text: String) -> Line {
+        let priority = Priority::Info;
+        Line { priority, text }
+    }
+
+    /// A line that somebody may have to act on.
+    pub const fn warning(text: String) -> Line {
+        let priority = Priority::Warning;
+        Line { priority, text }
+    }
+
+    /// Logs it.
+    pub fn say(&self) {
+        say(self.priority, &self.text);
+    }
+}
+
+/// Logs a line of no concern.
+pub fn line(text: impl std::fmt::Display) {
+    say(Priority::Info, text);
+}
+
+/// Logs a line that somebody may have to act on.
+pub fn warn(text: impl std::fmt::Display) {
+    say(Priority::Warning, text);
+}
 
 /// Writes one line, with one system call: no two lines run into one another when
 /// the disk is full in between. A log that cannot be written (full disk, closed
 /// pipe) is not a reason to stop carrying traffic.
-pub fn line(text: impl std::fmt::Display) {
-    let line = if std::env::var_os("JOURNAL_STREAM").is_some() {
-        format!("{text}\n")
-    } else {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let at = utc(since.as_secs(), since.subsec_millis());
-        format!("{at} {text}\n")
+fn say(priority: Priority, text: impl std::fmt::Display) {
+    let line = match is_journal() {
+        // sd-daemon(3): the journal takes the number off.
+        true => format!("<{}>{text}\n", priority as u8),
+        false => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            let since = since.unwrap_or_default();
+            let at = utc(since.as_secs(), since.subsec_millis());
+            format!("{at} {text}\n")
+        }
     };
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Whether standard error is the journal's: it says by `JOURNAL_STREAM` which file that is (systemd.exec(5)), as a child that
+/// has inherited the variable may write elsewhere.
+fn is_journal() -> bool {
+    let Ok(journal) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let ours = std::fs::metadata("/proc/self/fd/2");
+    ours.is_ok_and(|ours| journal == format!("{}:{}", ours.dev(), ours.ino()))
 }
 
 /// The time of day in UTC, `10:19:59Z`, of milliseconds since 1970-01-01.

@@ -28,7 +28,7 @@ impl Manager {
     /// As the environment says; silent outside of systemd.
     pub fn from_environment() -> Manager {
         let notifier = Notifier::from_environment().unwrap_or_else(|error| {
-            log::line(format!("cannot notify the service manager: {error}"));
+            log::warn(format!("cannot notify the service manager: {error}"));
             None
         });
         // Without a channel there is no watchdog to feed.
@@ -52,7 +52,7 @@ impl Manager {
     fn say(&mut self, state: State<'_>) -> bool {
         let said = self.notifier.as_ref().map_or(Ok(()), |n| n.notify(state));
         if let (Err(error), false) = (&said, self.is_deaf) {
-            log::line(format!("cannot notify the service manager: {error}"));
+            log::warn(format!("cannot notify the service manager: {error}"));
         }
         self.is_deaf = said.is_err();
         !self.is_deaf

@@ -11,7 +11,7 @@ use tabane_proto::link::PathState;
 use tabane_proto::wire::{Member, Verdict};
 use tabane_proto::{Event, Guests, Joining, LinkId, Node, PartedWhy, PeerId, Time};
 
-use super::log;
+use super::log::{self, Line};
 use super::report::unix_ms;
 use super::run::{Daemon, peer_config, peers_with_nic};
 use crate::agent::Directory;
@@ -109,7 +109,7 @@ impl Daemon {
                 verdict,
                 ..
             } => {
-                log::line(format!(
+                log::warn(format!(
                     "not admitted by {by} at {}: {}",
                     address.ip(),
                     verdict_words(*verdict)
@@ -138,7 +138,7 @@ impl Daemon {
             self.peer_lines.forget(peer);
             self.peers.push((peer, self.cluster.nodes.len()));
             self.cluster.nodes.push(spec);
-            self.tell_of(now, peer, format!("{name}: has joined"));
+            self.tell_of(now, peer, Line::info(format!("{name}: has joined")));
         }
         self.joined.insert(name);
         self.members_changed(now);
@@ -211,7 +211,7 @@ impl Daemon {
             if self.joined.remove(&node.name)
                 && let Err(error) = turn.node.add_peer(turn.now, peer_config(node, new.port))
             {
-                log::line(error);
+                log::warn(error);
             }
         }
     }

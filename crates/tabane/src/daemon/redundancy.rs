@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use tabane_proto::link::PathState;
 use tabane_proto::{DownReason, Event, Node, PeerId, PeerState, PeerStats, Time};
 
+use super::log::Line;
+
 /// Until a new connection is this old its missing paths are not reported: they come up
 /// one after the other.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -68,7 +70,7 @@ pub struct Watch {
 
 impl Watch {
     /// Handles an event. Returns a line for the log, without the peer's name in front.
-    pub fn event(&mut self, now: Time, node: &Node, event: &Event) -> Option<(PeerId, String)> {
+    pub fn event(&mut self, now: Time, node: &Node, event: &Event) -> Option<(PeerId, Line)> {
         let peer = match *event {
             Event::PeerUp { peer, .. }
             | Event::LinkDown { peer, .. }
@@ -92,18 +94,18 @@ impl Watch {
             | Event::Measured { .. }
             | Event::Refused { .. } => return None,
         };
-        let text = self.look(peer, &node.peer_stats(peer)?, now)?;
-        Some((peer, text))
+        let line = self.look(peer, &node.peer_stats(peer)?, now)?;
+        Some((peer, line))
     }
 
     /// Handles the passing of time. Returns lines for the log.
-    pub fn turn(&mut self, now: Time, node: &Node) -> Vec<(PeerId, String)> {
+    pub fn turn(&mut self, now: Time, node: &Node) -> Vec<(PeerId, Line)> {
         let settling = self.peers.iter().filter(|(_, seen)| seen.is_settling);
         let settling: Vec<_> = settling.map(|(peer, _)| *peer).collect();
         let mut told = Vec::new();
         for peer in settling {
             match node.peer_stats(peer) {
-                Some(stats) => told.extend(self.look(peer, &stats, now).map(|text| (peer, text))),
+                Some(stats) => told.extend(self.look(peer, &stats, now).map(|line| (peer, line))),
                 // It was removed from the cluster file.
                 None => drop(self.peers.remove(&peer)),
             }
@@ -121,7 +123,7 @@ impl Watch {
         self.peers.get(&peer).map_or(0, |seen| seen.failures)
     }
 
-    fn look(&mut self, peer: PeerId, stats: &PeerStats, now: Time) -> Option<String> {
+    fn look(&mut self, peer: PeerId, stats: &PeerStats, now: Time) -> Option<Line> {
         let is_up = stats.state == PeerState::Up;
         let redundancy = Redundancy::of(stats, now);
         let seen = self.peers.entry(peer).or_default();
@@ -137,9 +139,11 @@ impl Watch {
         seen.told = redundancy.is_lost;
         let (up, all) = (redundancy.paths_up, redundancy.paths_configured);
         Some(if redundancy.is_lost {
-            format!("redundancy lost: {up} of {all} links works, one more failure cuts it off")
+            Line::warning(format!(
+                "redundancy lost: {up} of {all} links works, one more failure cuts it off"
+            ))
         } else {
-            format!("redundancy regained: {up} of {all} links work")
+            Line::info(format!("redundancy regained: {up} of {all} links work"))
         })
     }
 }
@@ -213,19 +217,18 @@ mod tests {
         // Paths that come up one by one are not reported; a path that stays down is.
         assert_eq!(look(0, PeerState::Up, &[Up, Untested]), None);
         let lost = "redundancy lost: 1 of 2 links works, one more failure cuts it off";
-        assert_eq!(
-            look(9, PeerState::Up, &[Up, Untested]).as_deref(),
-            Some(lost)
-        );
+        let lost = Some(Line::warning(lost.to_owned()));
+        assert_eq!(look(9, PeerState::Up, &[Up, Untested]), lost);
         assert_eq!(look(10, PeerState::Up, &[Up, Untested]), None);
-        let regained = Some("redundancy regained: 2 of 2 links work");
-        assert_eq!(look(11, PeerState::Up, &[Up, Up]).as_deref(), regained);
+        let regained = "redundancy regained: 2 of 2 links work".to_owned();
+        let regained = Some(Line::info(regained));
+        assert_eq!(look(11, PeerState::Up, &[Up, Up]), regained);
         assert_eq!(look(12, PeerState::Up, &[Up, Up]), None);
         // A path that failed with all others is not reported separately.
-        assert_eq!(look(13, PeerState::Up, &[Up, Down]).as_deref(), Some(lost));
+        assert_eq!(look(13, PeerState::Up, &[Up, Down]), lost);
         assert_eq!(look(14, PeerState::Down, &[Down, Down]), None);
         assert_eq!(look(15, PeerState::Up, &[Up, Down]), None);
-        assert_eq!(look(16, PeerState::Up, &[Up, Up]).as_deref(), regained);
+        assert_eq!(look(16, PeerState::Up, &[Up, Up]), regained);
         assert_eq!(look(17, PeerState::Down, &[Down, Down]), None);
         assert_eq!(look(18, PeerState::Up, &[Up, Up]), None);
     }

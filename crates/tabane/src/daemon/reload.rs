@@ -38,7 +38,7 @@ impl Daemon {
             Ok((plan, metrics)) => {
                 let report = plan.report();
                 log::line(summary(&report));
-                report.problems.iter().for_each(log::line);
+                report.problems.iter().for_each(log::warn);
                 if let Some(metrics) = metrics {
                     self.metrics = metrics;
                 }
@@ -51,8 +51,8 @@ impl Daemon {
             }
             Err(problems) => {
                 let report = refusal(&problems);
-                report.problems.iter().for_each(log::line);
-                log::line("the cluster file is refused; everything stays as it was");
+                report.problems.iter().for_each(log::warn);
+                log::warn("the cluster file is refused; everything stays as it was");
                 report
             }
         };

@@ -23,7 +23,7 @@ use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, RelayConfig, Time};
 
 use super::lines::{Allowance, Lines, PeerLines};
-use super::log;
+use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
 use super::nic::{Condition, NAME as NIC, Nic};
@@ -112,7 +112,7 @@ impl Life {
 /// Runs node `me` of `cluster` until it is told to stop; returns the exit code.
 pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 {
     for warning in warnings {
-        log::line(warning);
+        log::warn(warning);
     }
     match Daemon::start(cluster, me, life) {
         Ok((engine, daemon)) => {
@@ -282,7 +282,7 @@ impl Daemon {
             }
             Err(error) => {
                 if !self.no_nic.lasts() {
-                    log::line(format!("{NIC} cannot be made again: {error}; still trying"));
+                    log::warn(format!("{NIC} cannot be made again: {error}; still trying"));
                 }
                 self.make_nic_at = Some(now + self.no_nic.pause());
             }
@@ -304,16 +304,17 @@ impl Daemon {
         }
     }
 
-    fn tell_redundancy(&mut self, now: Time, told: impl IntoIterator<Item = (PeerId, String)>) {
-        for (peer, text) in told {
-            self.tell_of(now, peer, format!("{}: {text}", self.name(peer)));
+    fn tell_redundancy(&mut self, now: Time, told: impl IntoIterator<Item = (PeerId, Line)>) {
+        for (peer, line) in told {
+            let text = format!("{}: {}", self.name(peer), line.text);
+            self.tell_of(now, peer, Line { text, ..line });
         }
     }
 
     /// Logs a line about a peer, within that peer's limit.
-    pub(super) fn tell_of(&mut self, now: Time, peer: PeerId, text: String) {
-        if let Some(text) = self.peer_lines.take(now, peer, text) {
-            log::line(text);
+    pub(super) fn tell_of(&mut self, now: Time, peer: PeerId, line: Line) {
+        if let Some(line) = self.peer_lines.take(now, peer, line) {
+            line.say();
         }
     }
 
@@ -413,7 +414,7 @@ impl Daemon {
 /// Logs, at most once in a while, that the loop gets no events of `what`: that may come and go.
 fn tell_deafness(now: Time, lines: &mut Lines, what: &str, error: &std::io::Error) {
     if lines.take(now, OF_DEAFNESS).is_some() {
-        log::line(format!(
+        log::warn(format!(
             "the kernel does not tell of {what} ({error}); still trying"
         ));
     }
@@ -442,7 +443,7 @@ fn give_up_privileges(lease: &Lease) {
     match privileges::give_up(OWN_USER, |uid| lease.give_to(uid)) {
         Ok(Some(uid)) => log::line(format!("goes on as user {uid} ({})", OWN_USER)),
         Ok(None) => {}
-        Err(error) => log::line(format!("keeps more privileges than it needs: {error}")),
+        Err(error) => log::warn(format!("keeps more privileges than it needs: {error}")),
     }
 }
 
@@ -466,7 +467,7 @@ fn warn_of_small_buffers(engine: &Engine) {
     if let Some(bytes) = granted.map(|b| b.receive_bytes).min()
         && bytes < RECEIVE_BUFFER_BYTES
     {
-        log::line(format!(
+        log::warn(format!(
             "warning: the kernel grants receive buffers of {bytes} bytes only; for full speed run \
              `sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}`, or give CAP_NET_ADMIN"
         ));
@@ -588,7 +589,7 @@ fn open_nic(
     if !nic.vnic().believes().is_empty() {
         let settings = nic.vnic().believes().join(", ");
         TOLD.call_once(|| {
-            log::line(format!(
+            log::warn(format!(
                 "{NIC}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
                  routers is dropped all the same"
             ));
@@ -631,15 +632,15 @@ impl Host for Daemon {
             return;
         }
         if self.note_refusal(now, &event)
-            && let Some(text) = super::events::describe(
+            && let Some(line) = super::events::describe(
                 &event,
                 |peer| self.name(peer),
                 |address| self.cluster.node_at(address).map(|node| node.name.clone()),
             )
         {
             match event.peer() {
-                Some(peer) => self.tell_of(now, peer, text),
-                None => log::line(text),
+                Some(peer) => self.tell_of(now, peer, line),
+                None => line.say(),
             }
         }
         self.helm.event(now, &event);
@@ -719,7 +720,7 @@ impl Host for Daemon {
                 if let Err(error) = control.turn(turn.poller, |request, caller, client| {
                     self.answer(turn, request, caller, client)
                 }) {
-                    log::line(format!("control socket: {error}"));
+                    log::warn(format!("control socket: {error}"));
                 }
                 self.control = Some(control);
             }
@@ -746,7 +747,7 @@ impl Host for Daemon {
             return said;
         };
         if let Some(overrun) = nic.look_for_overrun(now) {
-            log::line(overrun);
+            log::warn(overrun);
         }
         said | nic.produce(now, node)
     }
@@ -778,7 +779,7 @@ impl Host for Daemon {
         }
         match nic.condition().trouble() {
             None => log::line(format!("{NIC} is as it was made again")),
-            Some(trouble) => log::line(format!("{NIC}: {trouble}")),
+            Some(trouble) => log::warn(format!("{NIC}: {trouble}")),
         }
         if nic.condition() == Condition::Gone {
             let now = tabane_engine::now();

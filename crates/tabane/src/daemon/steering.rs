@@ -61,7 +61,7 @@ impl Helm {
     /// Nothing can be steered: logs that once, and retries at growing intervals.
     fn fail(&mut self, now: Time, why: String) {
         if self.failed.as_ref() != Some(&why) {
-            log::line(format!("Multipath TCP is not steered: {why}; still trying"));
+            log::warn(format!("Multipath TCP is not steered: {why}; still trying"));
         }
         self.failed = Some(why);
         self.start_later(now);
@@ -206,7 +206,7 @@ impl Daemon {
                 match loss {
                     Loss::Failed(why) => self.helm.fail(turn.now, why),
                     Loss::Ended => {
-                        log::line("the keeper of Multipath TCP has ended; another one is started");
+                        log::warn("the keeper of Multipath TCP has ended; another one is started");
                         self.helm.start_later(turn.now);
                     }
                 }

@@ -78,7 +78,7 @@ pub(super) fn open(
         }
         gateway.set_site(now, site(cluster, spec, me, &devices));
         if let Some(device) = device(spec, me).filter(|name| !has(&devices, name)) {
-            log::line(format!(
+            log::warn(format!(
                 "warning: there is no device {device} yet, which is to lead outside; the gateway serves when it is there"
             ));
         }

@@ -132,7 +132,7 @@ impl Surveys {
 
     fn end(&mut self, now: Time, trouble: Option<String>) {
         if let Some(trouble) = &trouble {
-            log::line(format!("topology: not measured: {trouble}"));
+            log::warn(format!("topology: not measured: {trouble}"));
         }
         self.running = None;
         self.report.finished += 1;
