@@ -332,7 +332,9 @@ fn finding(facts: &Facts, group: &Group) -> Finding {
 fn what(facts: &Facts, group: &Group, who: &str, on: &str) -> String {
     let port = facts.port;
     let text = match group.cause {
-        Cause::WrongKey | Cause::SwappedLinks => refusals::what(group.cause, who),
+        Cause::WrongKey | Cause::SwappedLinks => {
+            return refusals::what(group.cause, who, &group.peers);
+        }
         Cause::NoDaemonThere => format!("no tabane runs on {who}, or not at UDP port {port}"),
         Cause::FirewallHere => {
             format!("a firewall of this machine drops UDP port {port} of {who} on {on}")
@@ -358,7 +360,7 @@ fn what(facts: &Facts, group: &Group, who: &str, on: &str) -> String {
         }
         _ => format!("nothing of {who} arrives on {on}"),
     };
-    words::sentence(&text)
+    words::sentence(&text, &group.peers)
 }
 
 fn mend(facts: &Facts, group: &Group, who: &str) -> Vec<String> {

@@ -99,7 +99,8 @@ fn finding(facts: &Facts, cause: Cause, peer: Option<&str>, all: &[&RefusedStatu
         (Cause::SwappedLinks, true) => Severity::Degraded,
         _ => Severity::Unreachable,
     };
-    let mut finding = Finding::new(cause, severity, what(cause, &who)).costs(
+    let named: Vec<String> = peer.map(str::to_owned).into_iter().collect();
+    let mut finding = Finding::new(cause, severity, what(cause, &who, &named)).costs(
         if is_up { 0.5 } else { 1.0 },
         match is_up {
             true => format!("the bundle to {who} works; this may disturb it"),
@@ -120,12 +121,13 @@ fn finding(facts: &Facts, cause: Cause, peer: Option<&str>, all: &[&RefusedStatu
         }
     }
     finding.links.sort_unstable();
-    finding.peers.extend(peer.map(str::to_owned));
+    finding.peers.extend(named);
     finding.mend.push(mend(cause, &who));
     finding
 }
 
-pub fn what(cause: Cause, who: &str) -> String {
+/// What is wrong with `who`, which begins with one of the nodes `named` or with none.
+pub fn what(cause: Cause, who: &str, named: &[String]) -> String {
     let text = match cause {
         Cause::WrongKey => format!("{who} has another cluster key"),
         Cause::WrongIdentity => {
@@ -141,7 +143,7 @@ pub fn what(cause: Cause, who: &str) -> String {
         }
         _ => format!("{who} has another cluster file"),
     };
-    words::sentence(&text)
+    words::sentence(&text, named)
 }
 
 pub fn mend(cause: Cause, who: &str) -> String {

@@ -46,8 +46,12 @@ pub fn mac(address: &[u8; 6]) -> String {
     tabane_cluster::mac_text(address)
 }
 
-/// A capital letter at the beginning.
-pub fn sentence(text: &str) -> String {
+/// A capital letter at the beginning, unless one of these nodes' names is there: names keep their case.
+pub fn sentence(text: &str, names: &[String]) -> String {
+    let word = text.split([' ', ',']).next();
+    if names.iter().any(|name| Some(name.as_str()) == word) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     let first = letters.next();
     first.map_or_else(String::new, |f| {
@@ -62,4 +66,23 @@ pub fn open_port(port: u16) -> String {
          or `ufw allow {port}/udp`, or `firewall-cmd --permanent --add-port={port}/udp && \
          firewall-cmd --reload`"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[test]
+    fn a_name_at_the_beginning_keeps_its_case() {
+        let named = ["n1".to_owned(), "n2".to_owned()];
+        for (text, expected) in [
+            ("n1 is there", "n1 is there"),
+            ("n2, n1 and n3 are there", "n2, n1 and n3 are there"),
+            ("n1x is there", "N1x is there"),
+            ("nothing of n1 answers", "Nothing of n1 answers"),
+            ("", ""),
+        ] {
+            assert_eq!(sentence(text, &named), expected);
+        }
+    }
 }
