@@ -284,12 +284,13 @@ fn path_status(
         since_s: at.ago.as_secs(),
         why: path_why(path, links),
         rtt_us: s.rtt.map(micros),
-        tx_rate_mbps: rates.tx_mbps,
-        rx_rate_mbps: rates.rx_mbps,
-        capacity_mbps: (s.capacity_bytes_per_s > 0.0).then_some(s.capacity_bytes_per_s * 8e-6),
+        tx_rate_mbps: rounded(rates.tx_mbps),
+        rx_rate_mbps: rounded(rates.rx_mbps),
+        capacity_mbps: (s.capacity_bytes_per_s > 0.0)
+            .then_some(rounded(s.capacity_bytes_per_s * 8e-6)),
         capacity_proven: s.capacity_is_proven,
-        granted_mbps: s.granted_bytes_per_s.map(|rate| rate * 8e-6),
-        loss_percent: (s.packets_sent > 0).then_some(s.loss_ratio * 100.0),
+        granted_mbps: s.granted_bytes_per_s.map(|rate| rounded(rate * 8e-6)),
+        loss_percent: (s.packets_sent > 0).then_some(rounded(s.loss_ratio * 100.0)),
         tx_packets: s.packets_sent,
         tx_bytes: s.bytes_sent,
         tx_lost_packets: s.packets_lost,
@@ -301,4 +302,9 @@ fn path_status(
         failures: s.failures,
         mtu_bytes: s.mtu_bytes as u32,
     })
+}
+
+/// To three decimals: what is behind them is noise, and long to read.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }

@@ -530,10 +530,10 @@ const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         unit: Unit::BytesPerSecond,
         labels: PATH,
-        help: "What the path can carry, by estimate. Absent before there is one.",
+        help: "What the path can carry, as a full path has shown. Absent while none has.",
         samples: |report, out| {
             each_path(report, out, |path| {
-                path.capacity_mbps.map(|mbps| mbps * 1e6 / 8.0)
+                path.capacity_proven_mbps().map(|mbps| mbps * 1e6 / 8.0)
             });
         },
     },

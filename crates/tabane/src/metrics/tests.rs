@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 28] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 29] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -206,11 +206,25 @@ fn a_report_as_metrics() {
             &path("0"),
             Some(119.5e6),
         ),
+        ("tabane_path_capacity_bytes_per_second", &path("1"), None),
         ("tabane_path_transmit_bytes_total", &path("0"), Some(1.44e9)),
     ];
     for (name, labels, wanted) in expected {
         assert_eq!(value(&samples, name, labels), wanted, "{name} {labels:?}");
     }
+}
+
+#[test]
+fn what_a_path_could_carry_is_told_once_it_was_full() {
+    let mut report = example_report();
+    let path = &mut report.peers[0].paths[0];
+    (path.capacity_mbps, path.capacity_proven) = (Some(206.0), false);
+    let labels = [("peer", "n1"), ("link", "0")];
+    let told = parse(&render(&report));
+    assert_eq!(
+        value(&told, "tabane_path_capacity_bytes_per_second", &labels),
+        None
+    );
 }
 
 #[test]

@@ -263,6 +263,11 @@ pub struct PathStatus {
 }
 
 impl PathStatus {
+    /// What the path can carry, if it was full when that was estimated: else the estimate says little.
+    pub fn capacity_proven_mbps(&self) -> Option<f64> {
+        self.capacity_mbps.filter(|_| self.capacity_proven)
+    }
+
     /// Whether the peer's grant, while several send to it, limits this path: about as much is
     /// sent.
     pub fn is_limited_by_grant(&self) -> bool {

@@ -323,7 +323,7 @@ impl Page {
         ]));
         let (out, back) = traffic.map_or((0.0, 0.0), |t| (t.out.last(), t.back.last()));
         let capacity = path
-            .capacity_mbps
+            .capacity_proven_mbps()
             .map_or("-".to_owned(), |mbps| metric(mbps * 1e6));
         self.lines.push(Line::raw(format!(
             "  out {:>5}  in {:>5}  capacity {capacity}{}  resent {}B  failures {}  MTU {}",
