@@ -6,7 +6,7 @@ use tabane_cluster::Wire;
 use super::exposition::Samples;
 use super::gateway;
 use crate::status::{
-    PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
+    LinkStatus, PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
 };
 
 /// Paths beyond this many have no samples, only their peers have: no scraper
@@ -70,6 +70,7 @@ impl Unit {
 
 const PEER: &[&str] = &["peer"];
 const PATH: &[&str] = &["peer", "link"];
+const LINK: &[&str] = &["link"];
 const UNREAD: &[&str] = &["uid", "reader"];
 
 /// rate() over a counter that appears with its first event misses that event. So
@@ -122,6 +123,30 @@ const FAMILIES: &[Family] = &[
         labels: &[],
         help: "When the daemon started, seconds since 1970-01-01 UTC.",
         samples: |report, out| out.add(&[], report.node.started_unix_ms as f64 / 1e3),
+    },
+    Family {
+        name: "tabane_busy_seconds",
+        kind: Kind::Counter,
+        unit: Unit::Seconds,
+        labels: &[],
+        help: "How long the daemon's loop has worked. It has one thread: a second of it in a second is all there is.",
+        samples: |report, out| out.add(&[], report.node.busy_us as f64 * 1e-6),
+    },
+    Family {
+        name: "tabane_link_up",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: LINK,
+        help: "1 if the system says that this node's own link can be used, 0 if not.",
+        samples: |report, out| each_link(report, out, |link| f64::from(u8::from(link.up))),
+    },
+    Family {
+        name: "tabane_link_overrun_datagrams",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: LINK,
+        help: "Datagrams, or bursts that the kernel had joined, that found the receive buffer of the link's socket full.",
+        samples: |report, out| each_link(report, out, |link| link.rx_dropped as f64),
     },
     Family {
         name: "tabane_vnic_info",
@@ -636,6 +661,13 @@ fn each_unread(report: &StatusReport, out: &mut Samples<'_>, value: impl Fn(&Unr
             Reader::Peer => "peer",
         };
         out.add(&[&uid, reader], value(of_user));
+    }
+}
+
+/// Adds a sample of each link of the node.
+fn each_link(report: &StatusReport, out: &mut Samples<'_>, value: fn(&LinkStatus) -> f64) {
+    for link in &report.node.links {
+        out.add(&[&link.link.to_string()], value(link));
     }
 }
 
