@@ -26,10 +26,12 @@ pub struct LinkSeen {
 
 /// Judges one way.
 pub fn judge(way: &WayResult, links: &[LinkSeen]) -> Limit {
+    // Who loses packets is slow alone, too; and links that are full are no processor's fault.
     receive_buffer(way)
-        .or_else(|| processor(way))
         .or_else(|| loss(links))
-        .or_else(|| of_links(way, links))
+        .or_else(|| links_full(way, links))
+        .or_else(|| processor(way))
+        .or_else(|| links_share(way, links))
         .unwrap_or_else(|| Limit {
             text: "nothing that was measured explains the rate; `tabane doctor` on both nodes may"
                 .to_owned(),
@@ -98,28 +100,31 @@ fn loss(links: &[LinkSeen]) -> Option<Limit> {
     })
 }
 
-/// By what the links carry alone, if that is known of all.
-fn of_links(way: &WayResult, links: &[LinkSeen]) -> Option<Limit> {
+/// What all links carry, each alone; `None` if that is not known of all, or there is only one.
+fn alone_mbps(links: &[LinkSeen]) -> Option<f64> {
     let alone: Option<Vec<f64>> = links.iter().map(|seen| seen.alone_mbps).collect();
     let alone = alone.filter(|alone| alone.len() > 1)?;
-    let sum: f64 = alone.iter().sum();
-    let (cause, text) = match way.mbps >= sum * FULL {
-        true => (
-            Cause::LinksFull,
-            "the links are full: together they carry what each carries alone".to_owned(),
-        ),
-        false => (
-            Cause::LinksShare,
-            format!(
-                "the links carry {:.0} Mb/s alone and {:.0} together: they have a switch, a port or a processor in common, or \
-                 differ too much",
-                sum, way.mbps
-            ),
-        ),
-    };
+    Some(alone.iter().sum())
+}
+
+fn links_full(way: &WayResult, links: &[LinkSeen]) -> Option<Limit> {
+    let alone_mbps = alone_mbps(links)?;
+    (way.mbps >= alone_mbps * FULL).then(|| Limit {
+        cause: Cause::LinksFull,
+        text: "the links, which are full: together they carry what each carries alone".to_owned(),
+        ..Limit::default()
+    })
+}
+
+fn links_share(way: &WayResult, links: &[LinkSeen]) -> Option<Limit> {
+    let alone_mbps = alone_mbps(links)?;
     Some(Limit {
-        cause,
-        text,
+        cause: Cause::LinksShare,
+        text: format!(
+            "what the links have in common (a switch, a port, a processor), or by their difference: they carry {alone_mbps:.0} \
+             Mb/s alone and {:.0} together",
+            way.mbps
+        ),
         ..Limit::default()
     })
 }
@@ -169,14 +174,14 @@ mod tests {
     fn a_busy_loop_is_named_with_its_node() {
         let mut busy = way(3000.0);
         busy.receiver = processor("n1", 97.0, 1.0);
-        let limit = judge(&busy, &links(Some(1600.0), 0.0));
+        let limit = judge(&busy, &links(Some(1900.0), 0.0));
         assert_eq!(limit.cause, Cause::Processor);
         assert_eq!(
             limit.text,
             "the processor of n1: its daemon used 97 % of one"
         );
         busy.sender = processor("n0", 60.0, 39.5);
-        let limit = judge(&busy, &links(Some(1600.0), 0.0));
+        let limit = judge(&busy, &links(Some(1900.0), 0.0));
         assert_eq!(
             (limit.cause, limit.node.as_deref()),
             (Cause::ProcessorShared, Some("n0"))

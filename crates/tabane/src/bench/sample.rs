@@ -173,11 +173,11 @@ impl Sample {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
     /// One second at 100 Mb/s to the peer, whose clock is another one.
-    pub fn second() -> Sample {
+    fn second() -> Sample {
         let link = LinkFigures {
             link: 1,
             is_up: true,

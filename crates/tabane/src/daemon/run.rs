@@ -184,7 +184,6 @@ impl Daemon {
             .map_err(|e| control_failure(&e))?;
         life.check(&engine, &words)?;
         words.iter().for_each(log::line);
-        warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
         let nic = spec
             .vnic
@@ -248,6 +247,7 @@ impl Daemon {
 
     /// The loop, until a signal ends it.
     fn run(mut self, mut engine: Engine) {
+        warn_of_small_buffers(&engine);
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
         self.manager.tell(State::Ready);
@@ -650,7 +650,7 @@ impl Host for Daemon {
             gateway.for_each(|it| it.carried(tabane_engine::now(), from, frame));
             return;
         }
-        if self.bench.frame(frame) {
+        if self.bench.frame(from, frame) {
             return;
         }
         if let Some(nic) = &mut self.nic {

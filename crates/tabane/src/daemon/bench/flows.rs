@@ -233,3 +233,102 @@ impl Give {
         !self.is_full
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tabane_proto::limits::LINKS_MAX;
+    use tabane_proto::op::{OpLimits, Policy};
+    use tabane_proto::wire::WireMode;
+    use tabane_proto::{CongestionControl, LinkConfig, NodeConfig, PeerConfig, RelayConfig};
+
+    use super::*;
+
+    const NOW: Time = Time::from_ms(1000);
+
+    /// A node that reaches nobody, and its peer: what is written waits.
+    fn node() -> (Node, PeerId) {
+        let address = |node: u8| ([10, 77, 0, node], 7577).into();
+        let config = NodeConfig {
+            name: "n0".to_owned(),
+            keys: vec![[7; 32]],
+            private: None,
+            public: None,
+            wire: WireMode::Encrypted,
+            cipher_aes: true,
+            receive_buffer_bytes: 4 << 20,
+            links: vec![LinkConfig {
+                id: LinkId(0),
+                address: address(1),
+                datagram_bytes_max: 1472,
+            }],
+            op_limits: OpLimits::default(),
+            features: 0,
+            relay: RelayConfig::default(),
+            guests: None,
+            congestion: CongestionControl::default(),
+        };
+        let mut node = Node::new(NOW, config, [1; 32]).expect("is right");
+        let mut addresses = [None; LINKS_MAX];
+        addresses[0] = Some(address(2));
+        let peer = PeerConfig {
+            name: "n1".to_owned(),
+            addresses,
+            public: None,
+        };
+        let peer = node.add_peer(NOW, peer).expect("is right");
+        (node, peer)
+    }
+
+    fn open(node: &mut Node, peer: PeerId) -> StreamId {
+        let opened = node.open_stream(NOW, peer, 1, Policy::Stripe);
+        opened.expect("can be opened")
+    }
+
+    #[test]
+    fn others_get_all_links_as_soon_as_they_have_something_to_send() {
+        let (mut node, peer) = node();
+        let (own, other) = (open(&mut node, peer), open(&mut node, peer));
+        let mut flows = Flows::default();
+        flows.give(&mut node, peer, own, Some(LinkId(0)));
+        flows.turn(NOW, &mut node);
+        flows.turn(NOW, &mut node);
+        // What it has written itself is not in its way.
+        assert!(node.queued_stream_bytes(peer, own) > 0);
+        assert_eq!(flows.counts.in_the_way, 0);
+        let written = node.write_stream(NOW, peer, other, &BLOCK);
+        assert!(written.is_ok_and(|len| len > OTHERS_BYTES), "{written:?}");
+        flows.turn(NOW, &mut node);
+        flows.turn(NOW, &mut node);
+        assert_eq!(flows.counts.in_the_way, 1);
+        assert_eq!(flows.gives[0].link, None);
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        let (mut node, peer) = node();
+        let mut flows = Flows::default();
+        let streams = [(); 3].map(|()| open(&mut node, peer));
+        flows.give(&mut node, peer, streams[0], None);
+        flows.take(peer, streams[1]);
+        flows.echo(peer, streams[2]);
+        assert_eq!(flows.count(), 3);
+        assert!(flows.over(&mut node, peer, streams[1]));
+        assert!(!flows.over(&mut node, peer, streams[1]));
+        assert_eq!(flows.count(), 2);
+        flows.end(NOW, &mut node);
+        assert_eq!(flows.count(), 0);
+        // Nothing is sent on any of them any more.
+        assert!(!flows.turn(NOW, &mut node));
+    }
+
+    #[test]
+    fn no_datagram_goes_to_who_is_not_connected() {
+        let (mut node, peer) = node();
+        let stream = open(&mut node, peer);
+        let mut flows = Flows::default();
+        flows.give_datagrams(peer, stream);
+        flows.turn(NOW, &mut node);
+        assert_eq!(flows.counts.datagrams_sent, 0);
+        assert!(!flows.wants(&node));
+    }
+}

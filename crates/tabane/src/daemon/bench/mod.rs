@@ -16,15 +16,15 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::log;
 use super::run::Daemon;
 use crate::agent::give_up;
-use crate::bench::words::{CODE_UNWANTED, Lines, Malformed, SERVICE, is_datagram};
+use crate::bench::words::{CODE_UNWANTED, Lines, Malformed, SECONDS_MAX, SERVICE, is_datagram};
 use crate::bench::{BenchBegun, Told};
 use crate::status::Caller;
 use flows::Flows;
 use ours::Ours;
 use theirs::Theirs;
 
-/// Streams that have not said yet what they are for, at most; further ones are refused.
-const NEWCOMERS_MAX: usize = 16;
+/// Streams of one peer that have not said yet what they are for, at most; further ones are refused.
+const NEWCOMERS_MAX: usize = 4;
 
 /// A measurement that this node has to do with.
 #[derive(Debug, Default)]
@@ -102,7 +102,8 @@ impl Bench {
                 id,
                 service: SERVICE,
             } => {
-                if self.newcomers.len() < NEWCOMERS_MAX {
+                let of_peer = self.newcomers.iter().filter(|it| it.peer == peer);
+                if of_peer.count() < NEWCOMERS_MAX {
                     self.newcomers.push(Conversation::new(peer, id));
                 } else {
                     give_up(now, node, peer, id, CODE_UNWANTED);
@@ -171,10 +172,14 @@ impl Bench {
         }
     }
 
-    /// A frame arrived. Returns whether it is one of a measurement, which is counted while one goes on.
-    pub fn frame(&mut self, frame: &[u8]) -> bool {
+    /// A frame arrived. Returns whether it is one of a measurement; it is counted while one with that peer goes on.
+    pub fn frame(&mut self, from: PeerId, frame: &[u8]) -> bool {
         let is_its = is_datagram(frame);
-        if is_its && (self.ours.is_some() || self.theirs.is_some()) {
+        let with = [
+            self.ours.as_ref().map(|ours| ours.peer()),
+            self.theirs.as_ref().map(|theirs| theirs.session.peer),
+        ];
+        if is_its && with.contains(&Some(from)) {
             self.flows.counts.datagrams_taken += 1;
         }
         is_its
@@ -220,9 +225,8 @@ impl Daemon {
         if let Some(why) = self.bench_is_busy(turn.now) {
             return Err(why);
         }
-        if !(1..=crate::bench::words::SECONDS_MAX).contains(&seconds) {
-            let most = crate::bench::words::SECONDS_MAX;
-            return Err(format!("a measurement takes 1 to {most} s"));
+        if !(1..=SECONDS_MAX).contains(&seconds) {
+            return Err(format!("a measurement takes 1 to {SECONDS_MAX} s"));
         }
         let node = self.cluster.nodes[self.me].name.clone();
         let names = [node.clone(), peer.to_owned()];

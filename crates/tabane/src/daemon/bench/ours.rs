@@ -148,6 +148,11 @@ impl Ours {
         })
     }
 
+    /// With whom.
+    pub const fn peer(&self) -> PeerId {
+        self.peer
+    }
+
     /// The peer's name.
     pub fn peer_name(&self) -> &str {
         &self.names[1]
@@ -173,7 +178,6 @@ impl Ours {
 
     /// A stream is over, for this reason of the peer's.
     pub fn broken(&mut self, stream: StreamId, code: Option<u32>) {
-        let name = self.peer_name();
         let is_new = matches!(
             self.step,
             Step::Asked {
@@ -181,17 +185,8 @@ impl Ours {
                 ..
             }
         );
-        let why = match code {
-            Some(CODE_REFUSED) if is_new => format!(
-                "{name} does not know this measurement: its tabane is older, or no daemon; upgrade it"
-            ),
-            _ if self.session.stream == stream || is_new => {
-                format!(
-                    "{name} has ended the measurement: it stops or was restarted, or the time that it takes part is over"
-                )
-            }
-            _ => format!("{name} has ended a stream of the measurement"),
-        };
+        let is_session = self.session.stream == stream;
+        let why = why_over(self.peer_name(), code, is_new, is_session);
         self.failed.get_or_insert(why);
     }
 
@@ -459,17 +454,16 @@ impl Ours {
                     of.filled(way, seen);
                 }
             }
-            let result = self.judged(sample, way, is_both);
+            let result = self.judged(sample, way);
             *self.report.way_mut(way, is_both) = Some(result);
         }
     }
 
     /// One way, and what limited it.
-    fn judged(&self, sample: &Sample, way: Way, is_both: bool) -> WayResult {
+    fn judged(&self, sample: &Sample, way: Way) -> WayResult {
         let links = self.report.links.iter().map(|of| LinkSeen {
             link: of.link,
-            // Each alone was measured one way.
-            alone_mbps: of.alone(way).filter(|_| !is_both),
+            alone_mbps: of.alone(way),
             loss_percent: sample.of_link(way, of.link).loss_percent(),
         });
         let links: Vec<LinkSeen> = links.collect();
@@ -507,5 +501,35 @@ impl Ours {
             give_up(now, node, self.peer, stream, CODE_OVER);
         }
         self.session.give_up(now, node, CODE_OVER);
+    }
+}
+
+/// Why a stream of the measurement is over that the peer has ended for this reason: the session's, or another one; and
+/// whether the peer had not said anything yet.
+fn why_over(name: &str, code: Option<u32>, is_new: bool, is_session: bool) -> String {
+    match code {
+        Some(CODE_REFUSED) if is_new => format!(
+            "{name} does not know this measurement: its tabane is older, or it is a program and not a daemon; upgrade it"
+        ),
+        _ if is_session => format!(
+            "{name} has ended the measurement: its daemon stops or was restarted, or the time that it takes part is over"
+        ),
+        _ => format!("{name} has ended a stream of the measurement"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_does_not_know_of_measurements_is_told_of() {
+        let older = why_over("n1", Some(CODE_REFUSED), true, true);
+        assert!(older.contains("n1 does not know this measurement: its tabane is older"));
+        for (code, is_new) in [(None, true), (None, false), (Some(CODE_REFUSED), false)] {
+            let why = why_over("n1", code, is_new, true);
+            assert!(why.contains("n1 has ended the measurement"), "{why}");
+        }
+        assert!(why_over("n1", None, false, false).contains("a stream"));
     }
 }

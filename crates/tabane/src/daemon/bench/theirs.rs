@@ -6,7 +6,6 @@ use tabane_engine::Engine;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, Time};
 
-use super::super::log;
 use super::super::run::Daemon;
 use super::figures::figures;
 use super::{Conversation, Malformed};
@@ -96,9 +95,8 @@ impl Daemon {
             return;
         }
         let name = self.name(it.peer);
-        log::line(format!(
-            "takes part in a measurement of {name}'s, for {seconds} s"
-        ));
+        let text = format!("takes part in a measurement of {name}'s, for {seconds} s");
+        self.tell_of(now, it.peer, text);
         let figures = figures(now, engine, it.peer, self.bench.flows.counts);
         it.say(now, &mut engine.node, &Answer::Figures(figures).to_line());
         self.bench.theirs = Some(Box::new(Theirs {
