@@ -17,6 +17,7 @@ pub mod targets {
     pub mod hello;
     pub mod insider;
     pub mod key;
+    pub mod measured;
     pub mod metrics_request;
     pub mod neighbour;
     pub mod netlink;
@@ -50,6 +51,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("hello", targets::hello::run),
     ("insider", targets::insider::run),
     ("key", targets::key::run),
+    ("measured", targets::measured::run),
     ("metrics_request", targets::metrics_request::run),
     ("neighbour", targets::neighbour::run),
     ("netlink", targets::netlink::run),

@@ -34,7 +34,7 @@ pub(super) struct Document {
     pub(super) nodes: Vec<NodeSpec>,
 }
 
-const KEYS: &[&str] = &[
+pub(super) const KEYS: &[&str] = &[
     "key",
     "key_file",
     "second_key",

@@ -20,6 +20,7 @@ mod outside;
 mod problem;
 mod range;
 mod run;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod vnic;
@@ -40,6 +41,7 @@ pub use mesh::{JoinSpec, MeshSpec};
 pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
+pub use shown::without_keys;
 pub use vnic::{VNIC_MTU_BYTES, VnicSpec};
 
 use problem::Findings;

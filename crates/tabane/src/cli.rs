@@ -12,11 +12,14 @@ use tabane_cluster::{
 use tabane_io::sockets::{Audience, Sockets};
 use tabane_proto::crypto::public_key;
 
+use crate::bench::{self, BenchArgs};
+use crate::bugreport::{self, BugreportArgs};
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
 use crate::init::InitError;
 use crate::init::nodes::{GivenNode, VnicNetwork};
 use crate::mpi::MpiArgs;
+use crate::ping::{self, PingArgs};
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Check, Colours, MembersReport, StatusReport};
@@ -108,6 +111,16 @@ pub enum Command {
     ///
     /// `q` leaves. For one look, and for programs, there is `tabane status`.
     Top(top::TopArgs),
+    /// Measure the links to a peer: rates, round trips, loss, processor time, and what limits them
+    ///
+    /// The daemons of both ends do it over their bundle: nothing is to be started on the peer, and no port opened. Each link is measured
+    /// alone and all together, to the peer, back, and both at once. Other traffic goes on beside it. For root, or the user
+    /// that the daemon runs as. docs/operation.md explains the figures.
+    Bench(BenchArgs),
+    /// Measure round trips to a peer, by each link and by the ways through others that are in use
+    ///
+    /// What is timed are the daemon's own probes; nothing else of the peer need answer. Exit codes: 0 something came back, 1 nothing did.
+    Ping(PingArgs),
     /// Record what the daemon does for a peer and why: paths chosen, windows, losses, verdicts
     ///
     /// Writes a qlog (draft-ietf-quic-qlog-main-schema-14) live, until the time is up or Ctrl-C: each packet, by
@@ -121,6 +134,11 @@ pub enum Command {
     /// what it could not look at. Exit codes: 0 nothing wrong found, 1 something
     /// is wrong, 3 no daemon runs here (it looks at the rest nevertheless).
     Doctor(doctor::DoctorArgs),
+    /// Write one text with all that a bug report should have, and no key
+    ///
+    /// Version, kernel, status, what the doctor finds, the cluster file without keys and comments, the log's last lines, interfaces,
+    /// routes, sockets, settings. As root it sees more. Nothing is sent anywhere.
+    Bugreport(BugreportArgs),
     /// Build and break virtual clusters on this machine, to try things out
     Lab(tabane_lab::cli::LabArgs),
     /// Watch a switch die: two virtual nodes, two switches, one iperf3
@@ -293,6 +311,9 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Mpi(args) => mpi::run(&args),
         Command::Place(args) => run_place(&args),
         Command::Topo(args) => topo::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Ping(args) => ping::run(&args),
+        Command::Bugreport(args) => bugreport::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Agent(args) => match as_node(&args.config, args.node.as_deref()) {
             Ok((cluster, me, _)) => daemon::up(&cluster, me, &[], Life::WhileUsed),
@@ -640,6 +661,6 @@ pub fn print(text: &str) -> u8 {
 }
 
 /// `eprintln!` panics if standard error is closed; then nobody can be told.
-fn eprintln_quietly(text: &str) {
+pub(crate) fn eprintln_quietly(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

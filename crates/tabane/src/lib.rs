@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod bench;
+pub mod bugreport;
 pub mod bulk;
 pub mod cli;
 pub mod daemon;
@@ -15,6 +17,7 @@ pub mod init;
 pub mod manual;
 pub mod metrics;
 pub mod mpi;
+pub mod ping;
 pub mod place;
 pub mod run;
 pub mod status;

@@ -6,6 +6,7 @@
 
 mod absent;
 mod demand;
+mod diagnosis;
 mod explore;
 mod handshake;
 mod paths;
@@ -178,6 +179,8 @@ pub(crate) struct Bundle {
     /// link, so far: one may be an accident.
     wrong_keys: u8,
     wrong_links: u8,
+    /// All content goes over this link, while it works ([`Bundle::confine`]).
+    confined: Option<LinkId>,
     /// While it is traced.
     recorder: Option<Box<Recorder>>,
     /// Scratch, kept for its memory.
@@ -233,6 +236,7 @@ impl Bundle {
             answered_inits: VecDeque::new(),
             wrong_keys: absent.wrong_keys,
             wrong_links: 0,
+            confined: None,
             recorder: context.is_traced(absent.peer).then(Box::default),
             fates: Vec::new(),
             contents: Vec::new(),

@@ -440,7 +440,8 @@ impl Bundle {
             .paths
             .iter()
             .filter(|(id, _)| in_use && id.is_relayed());
-        let status = |(_, p): (LinkId, &BundlePath)| RelayedStatus {
+        let status = |(id, p): (LinkId, &BundlePath)| RelayedStatus {
+            id,
             relays: Way::of(p.remote).map_or(Vec::new(), |way| way.relays.to_vec()),
             state: p.path.state(),
             since: p.path.since(),

@@ -30,6 +30,8 @@ pub struct PathStatus {
 /// What is known of a path through other nodes: for `status`.
 #[derive(Clone, Debug)]
 pub struct RelayedStatus {
+    /// The path's number, for [`Node::path_stats`](crate::Node::path_stats).
+    pub id: LinkId,
     /// The nodes that it leads through, in order.
     pub relays: Vec<PeerId>,
     /// Whether it works.

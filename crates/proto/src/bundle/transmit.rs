@@ -251,7 +251,12 @@ impl Bundle {
                 return Some((id, if relayed { Why::Relayed } else { why }));
             }
         }
-        schedule::choose(self.open_paths(blocked), self.demand(false))
+        let only = self.only_link();
+        let is_meant = move |(id, _): &(LinkId, &Path)| only.is_none_or(|only| only == *id);
+        schedule::choose(
+            self.open_paths(blocked).filter(is_meant),
+            self.demand(false),
+        )
     }
 
     /// What waits: of others, or own content.

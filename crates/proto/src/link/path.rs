@@ -287,6 +287,8 @@ impl Path {
             bytes_received: self.counted.bytes_received,
             duplicates: self.counted.duplicates,
             copies_left_out: self.counted.copies_left_out,
+            probes_answered: self.liveness.probes.answered_ever(),
+            probe_rtt: self.liveness.probes.last_rtt(),
             failures: self.counted.failures,
             memory_bytes: flight.memory_bytes + self.received.heap_bytes() + size_of::<Path>(),
             ..flight

@@ -20,6 +20,8 @@ pub struct Probes {
     last: [Option<Probe>; KEPT],
     sent: usize,
     last_sent: Option<Time>,
+    answered_ever: u64,
+    last_rtt: Option<Duration>,
 }
 
 impl Probes {
@@ -47,12 +49,25 @@ impl Probes {
             .flatten()
             .find(|p| p.token == token && !p.answered)?;
         probe.answered = true;
-        Some(now.since(probe.sent))
+        let rtt = now.since(probe.sent);
+        self.answered_ever += 1;
+        self.last_rtt = Some(rtt);
+        Some(rtt)
     }
 
     /// How many of those remembered were answered.
     pub fn answered(&self) -> u32 {
         self.last.iter().flatten().filter(|p| p.answered).count() as u32
+    }
+
+    /// How many were answered since the path began.
+    pub const fn answered_ever(&self) -> u64 {
+        self.answered_ever
+    }
+
+    /// How long the last answer took.
+    pub const fn last_rtt(&self) -> Option<Duration> {
+        self.last_rtt
     }
 
     /// When the last one left, or was put off.

@@ -4,6 +4,7 @@
 mod admission;
 mod app;
 mod bundles;
+mod diagnosis;
 mod joining;
 mod measuring;
 mod membership;

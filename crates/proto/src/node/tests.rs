@@ -1,6 +1,7 @@
 //! Two nodes on a network that delivers at once, or not at all.
 
 mod absent;
+mod diagnosis;
 mod events;
 mod guests;
 mod identities;

@@ -5,9 +5,9 @@ use super::memory::Outgoing;
 use super::queue::{Source, SourceState, Turns, Written};
 use super::shared::{Control, Lost};
 use super::{Ops, Policy, Reach};
-use crate::Time;
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, UnitClass, Writer};
+use crate::{StreamId, Time};
 
 /// The record does not fit into the packet.
 struct NoRoom;
@@ -31,6 +31,11 @@ impl Ops {
             + self.messages_out.queued_bytes()
             + self.streams.queued_bytes()
             + self.memory_out(Outgoing::queued_bytes)
+    }
+
+    /// Bytes of one stream accepted and never sent.
+    pub fn queued_stream_bytes(&self, id: StreamId) -> usize {
+        self.streams.queued_bytes_of(id) as usize
     }
 
     /// The most that the largest sender of the queued data has in flight, in bytes.

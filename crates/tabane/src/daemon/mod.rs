@@ -1,5 +1,6 @@
 //! `tabane up`: this node, in the foreground, until it is told to stop.
 
+mod bench;
 pub mod closing;
 mod events;
 mod limits;
@@ -10,6 +11,7 @@ mod members;
 mod metrics;
 mod nic;
 mod outside;
+mod pinging;
 mod ports;
 mod rates;
 mod read_ahead;

@@ -3,16 +3,19 @@
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
+use std::sync::Once;
 use std::time::Duration;
 
-use tabane_cluster::mac_of;
+use tabane_cluster::{Cluster, mac_of};
 use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId, Time};
 
+use super::log;
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
+use super::run::{TOKEN_NIC, peers_with_nic};
 use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash};
 
 /// Its name.
@@ -377,4 +380,50 @@ impl Nic {
 /// Hands a frame to the host. Returns how many the kernel did not take.
 fn write(vnic: &mut Vnic, frame: &[u8]) -> u64 {
     u64::from(vnic.write(&[IoSlice::new(frame)]).is_err())
+}
+
+/// Makes the device of this node with its address, and says so in the log.
+///
+/// # Errors
+/// In words for people.
+pub fn open_nic(
+    cluster: &Cluster,
+    address: (IpAddr, u8),
+    peers: &[(PeerId, usize)],
+) -> Result<Nic, String> {
+    let others = peers_with_nic(cluster, peers);
+    let mtu_bytes = cluster.vnic.mtu_bytes;
+    let nic =
+        Nic::open(address, mtu_bytes, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
+    log::line(format!(
+        "{} is up with {}/{}, MTU {}",
+        NAME,
+        address.0,
+        address.1,
+        nic.mtu_bytes()
+    ));
+    // Once: the next device is no different.
+    static TOLD: Once = Once::new();
+    if !nic.vnic().believes().is_empty() {
+        let settings = nic.vnic().believes().join(", ");
+        TOLD.call_once(|| {
+            log::warn(format!(
+                "{NAME}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
+                 routers is dropped all the same"
+            ));
+        });
+    }
+    Ok(nic)
+}
+
+/// Which kind of device to make: for measurements the environment may say.
+fn backend() -> Result<Backend, String> {
+    match std::env::var("TABANE_VNIC_BACKEND").as_deref() {
+        Err(_) | Ok("auto") => Ok(Backend::Auto),
+        Ok("tap") => Ok(Backend::Tap),
+        Ok("packet") => Ok(Backend::Packet),
+        Ok(other) => Err(format!(
+            "TABANE_VNIC_BACKEND={other}: must be auto, tap or packet"
+        )),
+    }
 }

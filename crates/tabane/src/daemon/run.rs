@@ -3,7 +3,6 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Once;
 
 use tabane_cluster::{Cluster, MeshSpec, NodeSpec, Problem, Wire};
 use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN, Setback};
@@ -16,18 +15,19 @@ use tabane_io::signals::{Signal, Signals};
 use tabane_io::sockets::{Audience, Lease, Sockets};
 use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
-use tabane_io::vnic::Backend;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpEvent;
 use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, RelayConfig, Time};
 
+use super::bench::Bench;
 use super::lines::{Allowance, Lines, PeerLines};
 use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
-use super::nic::{Condition, NAME as NIC, Nic};
+use super::nic::{Condition, NAME as NIC, Nic, open_nic};
 use super::outside;
+use super::pinging::Pings;
 use super::rates::{self, RateMeter};
 use super::redundancy::Watch;
 use super::refused::Refused;
@@ -43,7 +43,7 @@ use crate::status::{Caller, ControlServer, NodesReport, Request, Response};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
 const TOKEN_SIGNALS: u64 = HOST_TOKENS;
-const TOKEN_NIC: u64 = HOST_TOKENS + 1;
+pub(super) const TOKEN_NIC: u64 = HOST_TOKENS + 1;
 /// The keeper of Multipath TCP.
 pub(super) const TOKEN_KEEPER: u64 = HOST_TOKENS + 2;
 /// The thread of a survey.
@@ -145,6 +145,8 @@ pub(super) struct Daemon {
     pub helm: Helm,
     pub surveys: Surveys,
     pub traces: Traces,
+    pub bench: Bench,
+    pub pings: Pings,
     pub control: Option<ControlServer>,
     _lease: Lease,
     pub metrics: Option<MetricsServer>,
@@ -182,7 +184,6 @@ impl Daemon {
             .map_err(|e| control_failure(&e))?;
         life.check(&engine, &words)?;
         words.iter().for_each(log::line);
-        warn_of_small_buffers(&engine);
         let peers = add_peers(&mut engine, cluster, me)?;
         let nic = spec
             .vnic
@@ -224,6 +225,8 @@ impl Daemon {
             helm: helm.unwrap_or_default(),
             surveys,
             traces: Traces::default(),
+            bench: Bench::default(),
+            pings: Pings::default(),
             control: Some(control),
             _lease: lease,
             metrics,
@@ -244,6 +247,7 @@ impl Daemon {
 
     /// The loop, until a signal ends it.
     fn run(mut self, mut engine: Engine) {
+        warn_of_small_buffers(&engine);
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
         let _ = cli::print("ready\n");
         self.manager.tell(State::Ready);
@@ -251,11 +255,15 @@ impl Daemon {
             let patience = self.surveys.patience(engine.now(), rates::INTERVAL);
             let patience = self.manager.patience(patience);
             let patience = self.outside_patience(engine.now(), patience);
+            let patience = self.bench.patience(engine.now(), patience);
+            let patience = self.pings.patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // If it lasts, the service manager ends the daemon.
                 Err(error) => tell_deafness(engine.now(), &mut self.no_events, "events", &error),
             }
+            self.turn_bench(&mut engine);
+            self.turn_pings(&mut engine);
             self.stop |= self.is_unused(engine.now(), &engine.node);
             self.stop |= self.stop_at.is_some_and(|at| at <= engine.now());
         }
@@ -349,6 +357,12 @@ impl Daemon {
             Request::Trace { peer, qvis } => self
                 .begin_trace(turn, (client, caller), &peer, qvis)
                 .map_or_else(Response::Error, Response::Trace),
+            Request::Bench { peer, seconds, udp } => self
+                .begin_bench(turn, (client, caller), &peer, (seconds, udp))
+                .map_or_else(Response::Error, Response::Bench),
+            Request::Ping { peer, interval_ms } => self
+                .begin_ping(turn.now, (client, caller), &peer, interval_ms)
+                .map_or_else(Response::Error, Response::Ping),
             Request::Topo { measure } => {
                 if measure {
                     self.begin_survey(turn.now, turn.node);
@@ -379,8 +393,11 @@ impl Daemon {
         is_superseded || now.since(self.used_at) > UNUSED_MAX
     }
 
-    /// Handles a stream's event: the stream is the agent's, or nobody's.
+    /// Handles a stream's event: the stream is a measurement's, the agent's, or nobody's.
     fn on_stream(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
+        if self.bench.event(now, node, peer, event) {
+            return;
+        }
         if let Some(mut agent) = self.agent.take() {
             let is_its = agent.event(now, node, self, peer, event);
             self.agent = Some(agent);
@@ -398,7 +415,7 @@ impl Daemon {
         self.life.is_for_all()
     }
 
-    fn name(&self, peer: PeerId) -> String {
+    pub(super) fn name(&self, peer: PeerId) -> String {
         let node = self
             .peers
             .iter()
@@ -568,48 +585,6 @@ pub(crate) fn add_peers(
     Ok(peers)
 }
 
-fn open_nic(
-    cluster: &Cluster,
-    address: (IpAddr, u8),
-    peers: &[(PeerId, usize)],
-) -> Result<Nic, String> {
-    let others = peers_with_nic(cluster, peers);
-    let mtu_bytes = cluster.vnic.mtu_bytes;
-    let nic =
-        Nic::open(address, mtu_bytes, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
-    log::line(format!(
-        "{} is up with {}/{}, MTU {}",
-        NIC,
-        address.0,
-        address.1,
-        nic.mtu_bytes()
-    ));
-    // Once: the next device is no different.
-    static TOLD: Once = Once::new();
-    if !nic.vnic().believes().is_empty() {
-        let settings = nic.vnic().believes().join(", ");
-        TOLD.call_once(|| {
-            log::warn(format!(
-                "{NIC}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
-                 routers is dropped all the same"
-            ));
-        });
-    }
-    Ok(nic)
-}
-
-/// Which kind of device to make: for measurements the environment may say.
-fn backend() -> Result<Backend, String> {
-    match std::env::var("TABANE_VNIC_BACKEND").as_deref() {
-        Err(_) | Ok("auto") => Ok(Backend::Auto),
-        Ok("tap") => Ok(Backend::Tap),
-        Ok("packet") => Ok(Backend::Packet),
-        Ok(other) => Err(format!(
-            "TABANE_VNIC_BACKEND={other}: must be auto, tap or packet"
-        )),
-    }
-}
-
 impl Host for Daemon {
     fn event(&mut self, now: Time, node: &mut Node, event: Event) {
         self.on_members_event(now, node, &event);
@@ -674,6 +649,9 @@ impl Host for Daemon {
         if gateway::is_packet(frame) {
             let gateway = self.agent.iter_mut().flat_map(|agent| &mut agent.gateway);
             gateway.for_each(|it| it.carried(tabane_engine::now(), from, frame));
+            return;
+        }
+        if self.bench.frame(from, frame) {
             return;
         }
         if let Some(nic) = &mut self.nic {
@@ -754,15 +732,16 @@ impl Host for Daemon {
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
         self.draw(node, poller);
+        let is_eager = self.is_eager || self.bench.before_wait(node);
         let Some(nic) = &mut self.nic else {
-            return self.is_eager;
+            return is_eager;
         };
         let is_pending = nic.before_wait(node, poller).unwrap_or_else(|error| {
             let now = tabane_engine::now();
             tell_deafness(now, &mut self.no_word_of_nic, NIC, &error);
             false
         });
-        is_pending || self.is_eager
+        is_pending || is_eager
     }
 
     fn link_changed(&mut self, text: &str) {

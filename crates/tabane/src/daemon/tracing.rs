@@ -77,7 +77,7 @@ impl Daemon {
         Ok(TraceReport { node, peer })
     }
 
-    fn find_peer(&self, name: &str) -> Result<PeerId, String> {
+    pub(super) fn find_peer(&self, name: &str) -> Result<PeerId, String> {
         let node_name = |index: usize| self.cluster.nodes[index].name.as_str();
         if name == node_name(self.me) {
             return Err(format!(

@@ -7,7 +7,7 @@ pub mod judge;
 mod show;
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -75,6 +75,23 @@ pub fn run(args: &DoctorArgs) -> u8 {
         exit_codes::OK => exit_code(&diagnosis),
         failed => failed,
     }
+}
+
+/// What the doctor says, as text, of the cluster file at `config` and this machine: for a report.
+///
+/// # Errors
+/// Why nothing can be looked at, in words.
+pub fn text_of(config: &Path, watch: Duration) -> Result<String, String> {
+    let order = Order {
+        file_is_named: false,
+        file: config.to_owned(),
+        node: None,
+        peer: None,
+        watch,
+        measure: false,
+    };
+    let diagnosis = diagnose(&facts::gather(&order)?);
+    Ok(show::text(&diagnosis, Colours::Off))
 }
 
 /// The diagnosis from these facts.

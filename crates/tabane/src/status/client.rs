@@ -15,6 +15,7 @@ use super::nodes::NodesReport;
 use super::report::StatusReport;
 use super::server::SOCKET_NAME;
 use crate::exit_codes;
+use crate::ping::PingBegun;
 use crate::topo::TopoReport;
 
 /// How long a daemon may be silent before it counts as hung.
@@ -178,6 +179,40 @@ pub fn ask_trace(
     let (line, stream) = converse(sockets, &Request::Trace { peer, qvis })?;
     read_line(&line, "trace")?;
     Ok(stream)
+}
+
+/// Makes the daemon with these sockets measure its bundle to a peer. Returns the source of lines of
+/// [`Told`](crate::bench::Told); dropping it ends the measurement.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_bench(
+    sockets: &Sockets,
+    peer: &str,
+    seconds: u32,
+    udp: bool,
+) -> Result<BufReader<UnixStream>, AskError> {
+    let peer = peer.to_owned();
+    let (line, stream) = converse(sockets, &Request::Bench { peer, seconds, udp })?;
+    read_line(&line, "bench")?;
+    Ok(stream)
+}
+
+/// Makes the daemon with these sockets probe all paths to a peer, one round every `interval_ms`. Returns the source of
+/// lines of [`Round`](crate::ping::Round); dropping it ends the rounds.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_ping(
+    sockets: &Sockets,
+    peer: &str,
+    interval_ms: u64,
+) -> Result<(PingBegun, BufReader<UnixStream>), AskError> {
+    let peer = peer.to_owned();
+    let (line, stream) = converse(sockets, &Request::Ping { peer, interval_ms })?;
+    let begun = serde_json::from_value(read_line(&line, "ping")?);
+    let begun = begun.map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+    Ok((begun, stream))
 }
 
 /// Sends `request`; returns the answer's value under `what`.

@@ -12,6 +12,8 @@ use tabane_io::handover::read_with_descriptors;
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
+use crate::bench::BenchBegun;
+use crate::ping::PingBegun;
 use crate::topo::TopoReport;
 
 /// Longest request, with its newline.
@@ -53,6 +55,23 @@ pub enum Request {
         #[serde(default)]
         qvis: bool,
     },
+    /// Measure the bundle to a peer.
+    Bench {
+        /// Its name.
+        peer: String,
+        /// How long.
+        seconds: u32,
+        /// With datagrams.
+        #[serde(default)]
+        udp: bool,
+    },
+    /// Probe all paths to a peer, again and again.
+    Ping {
+        /// Its name.
+        peer: String,
+        /// From one round to the next.
+        interval_ms: u64,
+    },
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would change.
@@ -77,6 +96,10 @@ pub enum Response {
     Topo(TopoReport),
     /// To [`Request::Trace`]; the records of a qlog follow, until one of both ends closes.
     Trace(TraceReport),
+    /// To [`Request::Bench`]; lines of [`Told`](crate::bench::Told) follow, the last one with the result.
+    Bench(BenchBegun),
+    /// To [`Request::Ping`]; lines of [`Round`](crate::ping::Round) follow, until one of both ends closes.
+    Ping(PingBegun),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.
@@ -130,6 +153,11 @@ impl Request {
 }
 
 impl Response {
+    /// Whether more follows it.
+    pub fn goes_on(&self) -> bool {
+        matches!(self, Self::Trace(_) | Self::Bench(_) | Self::Ping(_))
+    }
+
     /// The answer as a line.
     pub fn to_line(&self) -> Vec<u8> {
         to_line(self)

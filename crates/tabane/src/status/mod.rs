@@ -20,8 +20,9 @@ pub(crate) use tests::example as example_report;
 
 pub use check::Check;
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_gateway_move, ask_here, ask_leave, ask_members,
-    ask_nodes, ask_reload, ask_report, ask_status, ask_topo, ask_trace, read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_bench, ask_gateway_move, ask_here, ask_leave,
+    ask_members, ask_nodes, ask_ping, ask_reload, ask_report, ask_status, ask_topo, ask_trace,
+    read_answer,
 };
 pub use control::{MoveReport, ReloadReport, Request, Response, TraceReport};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};

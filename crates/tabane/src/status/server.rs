@@ -141,7 +141,7 @@ impl ControlServer {
             let mut goes_on = false;
             let mut answer = |request| {
                 let response = answer(request, caller, number);
-                goes_on = matches!(response, Response::Trace(_));
+                goes_on = response.goes_on();
                 response.to_line()
             };
             let line = |request| match request {
@@ -152,6 +152,8 @@ impl ControlServer {
                 | Request::Gateway { .. }
                 | Request::Topo { .. }
                 | Request::Trace { .. }
+                | Request::Bench { .. }
+                | Request::Ping { .. }
                 | Request::Reload { .. } => answer(request),
             };
             let progress = client.advance(line);

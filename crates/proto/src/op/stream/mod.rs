@@ -479,6 +479,12 @@ impl Streams {
         self.sums.all.queued as usize
     }
 
+    /// Bytes of one stream never sent.
+    pub fn queued_bytes_of(&self, id: StreamId) -> u64 {
+        let stream = self.table.get(id.0);
+        stream.map_or(0, |stream| stream.send.queued_bytes())
+    }
+
     /// Bytes sent and not acknowledged.
     pub const fn in_flight_bytes(&self) -> usize {
         self.sums.all.in_flight as usize

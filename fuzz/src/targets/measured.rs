@@ -1,0 +1,40 @@
+//! Any bytes as what the daemons of two nodes say each other of a measurement: lines, in pieces of any size.
+
+use tabane_program::bench::words::{Answer, LINE_BYTES_MAX, Lines, Question, is_datagram};
+
+/// Feeds it `bytes`: the first says how long the pieces are.
+pub fn run(bytes: &[u8]) {
+    let Some((&piece_bytes, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let _ = is_datagram(bytes);
+    let mut lines = Lines::default();
+    for piece in bytes.chunks(usize::from(piece_bytes) + 1) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let (taken, left) = rest.split_at(rest.len().min(lines.room()));
+            lines.add(taken);
+            rest = left;
+            loop {
+                match lines.take() {
+                    Ok(Some(line)) => read(&line),
+                    Ok(None) => break,
+                    Err(_) => return,
+                }
+            }
+            assert!(lines.rest().len() < LINE_BYTES_MAX, "it waits for nothing");
+        }
+    }
+}
+
+/// What is understood is said again as it was meant.
+fn read(line: &[u8]) {
+    if let Ok(question) = Question::parse(line) {
+        let said = question.to_line();
+        assert_eq!(Question::parse(&said), Ok(question));
+    }
+    if let Ok(answer) = Answer::parse(line) {
+        let said = answer.to_line();
+        assert_eq!(Answer::parse(&said), Ok(answer));
+    }
+}
