@@ -21,30 +21,46 @@ ARGS ?=
 # Without cargo (`sudo make install`) it is where cargo puts it by itself.
 TARGET = $(or $(shell cargo metadata --format-version 1 --no-deps 2>/dev/null | \
 	sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'),$(CURDIR)/target)
-BINARY = $(TARGET)/release/tabane
+BINARY = $(TARGET)/$(if $(RUST_TARGET),$(RUST_TARGET)/)release/tabane
+# Of `make deb` and `make rpm`.
+PACKAGES = $(TARGET)/packages
+# For another machine than this one: RUST_TARGET=aarch64-unknown-linux-gnu, what links for it, and what runs its programs.
+RUST_TARGET ?=
+RUNNER =
+ifneq ($(shell uname -m),aarch64)
+RUN_ARM64 = qemu-aarch64 -L /usr/aarch64-linux-gnu
+RUNNER = $(if $(filter aarch64-%,$(RUST_TARGET)),$(RUN_ARM64))
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = $(RUN_ARM64)
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER = aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER = qemu-aarch64
+export CC_aarch64_unknown_linux_musl = aarch64-linux-gnu-gcc
+endif
 # For `make static`: the target that links the C library in. Without it,
 # STATIC_TARGET= takes the C library of this machine (glibc) instead.
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test soak soak-tests soak-sim soak-lab soak-busy bench figures lint audit miri sanitize fuzz \
-	man deb static install uninstall clean
+	man deb rpm static release soak-packages test-arm64 install uninstall clean
 
 help: ## list what can be asked
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
-		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-10s%s\n", word, $$0 }'
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
+		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-14s%s\n", word, $$0 }'
 
 setup: ## install what building, tests, demo and bench need (apt; nothing if all is there)
 	@tools/setup.sh
 
 # The library by itself: only so is it optimised as a whole.
-BUILD = cargo build --release -p tabane && \
-	cargo rustc --release -p tabane-capi --lib --crate-type cdylib && \
-	cargo rustc --release -p tabane-vipl --lib --crate-type cdylib && \
-	cargo rustc --release -p tabane-fabric --lib --crate-type cdylib
+CARGO_RUSTC = cargo rustc --release $(if $(RUST_TARGET),--target $(RUST_TARGET)) --crate-type cdylib --lib
+BUILD = cargo build --release $(if $(RUST_TARGET),--target $(RUST_TARGET)) -p tabane && \
+	$(CARGO_RUSTC) -p tabane-capi && \
+	$(CARGO_RUSTC) -p tabane-vipl && \
+	$(CARGO_RUSTC) -p tabane-fabric
 
 build: ## build the program `tabane`, the libraries for C, the provider of libfabric; installs a C compiler if there is none
-	@tools/setup.sh build
+	@tools/setup.sh $(if $(RUNNER),arm64,build)
+	@$(if $(RUST_TARGET),tools/rust-target.sh $(RUST_TARGET))
 	$(BUILD)
 
 demo: ## two nodes, two switches, one iperf3: watch a switch die (some minutes to build, then one)
@@ -55,7 +71,7 @@ test: ## every test, most as root and as an ordinary user; 10,000 fault schedule
 	@tools/setup.sh test
 	@SEED=$(SEED) tools/test.sh
 
-soak: soak-tests soak-sim soak-lab soak-busy ## the long runs one after another: hours
+soak: soak-tests soak-sim soak-lab soak-busy soak-packages ## the long runs one after another: hours
 
 soak-tests: ## every test, all that build a lab also as an ordinary user
 	@tools/setup.sh test
@@ -108,24 +124,33 @@ man: build ## manual pages and shell completions, into target/release/generated
 	rm -rf $(TARGET)/release/generated
 	$(BINARY) generate $(TARGET)/release/generated
 
-deb: man ## a Debian package, into target/debian
+deb: build ## Debian packages, into target/packages
 	@tools/setup.sh deb
-	gzip -9n $(TARGET)/release/generated/man?/*
-	gzip -9nc CHANGELOG.md >$(TARGET)/release/generated/changelog.gz
-	tools/licences.py >$(TARGET)/release/generated/THIRD-PARTY
-	gzip -9n $(TARGET)/release/generated/THIRD-PARTY
-	rm -rf $(TARGET)/release/generated/library
-	DESTDIR=$(TARGET)/release/generated/library PREFIX=/usr tools/install.sh library $(BINARY)
-	strip --strip-unneeded $(TARGET)/release/generated/library/usr/lib/libtabane.so.0.1 \
-		$(TARGET)/release/generated/library/usr/lib/libtabane-vipl.so.1 \
-		$(TARGET)/release/generated/library/usr/lib/tabane/libtabane-fi.so
-	mkdir -p $(TARGET)/release/generated/library/usr/lib/x86_64-linux-gnu/libfabric
-	ln -s ../../tabane/libtabane-fi.so $(TARGET)/release/generated/library/usr/lib/x86_64-linux-gnu/libfabric/
-	cargo deb --no-build --strip --package tabane
+	@RUNNER="$(RUNNER)" tools/deb.sh $(BINARY) $(PACKAGES) $(RUST_TARGET)
+
+rpm: build ## RPM packages, into target/packages
+	@tools/setup.sh rpm
+	@RUNNER="$(RUNNER)" tools/rpm.sh $(BINARY) $(PACKAGES) $(RUST_TARGET)
 
 static: ## one file that needs no library: for rescue systems, containers, other distributions
 	@tools/setup.sh build
 	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
+
+release: ## packages for amd64 and arm64, static programs, source, SHA256SUMS into target/release-VERSION; SKIP='PART…'
+	@SKIP="$(SKIP)" tools/release.sh $(TARGET)
+
+soak-packages: ## SUITES='bookworm trixie': as root, install packages into fresh systems, use and remove them; Ansible, cloud-init
+	@tools/setup.sh packages
+	@rm -rf $(TARGET)/soak-packages
+	@$(MAKE) --no-print-directory PACKAGES=$(TARGET)/soak-packages deb rpm
+	@SUITES="$(SUITES)" tools/try-packages.sh $(BINARY) $(TARGET)/soak-packages
+
+test-arm64: ## tests of the protocol, and SCHEDULES=20 fault schedules, as programs for arm64 (emulated on other machines)
+	@tools/setup.sh arm64
+	@tools/rust-target.sh aarch64-unknown-linux-gnu
+	cargo test --quiet --release --target aarch64-unknown-linux-gnu -p tabane-proto --lib --tests
+	cargo run --quiet --release --target aarch64-unknown-linux-gnu -p tabane-sim --bin sim -- run \
+		--seeds $(SEED)..$$(( $(SEED) + $(or $(SCHEDULES),20) ))
 
 install: ## PREFIX=/usr/local: install program, library, manual, documents, completions, systemd unit
 	if command -v cargo >/dev/null; then $(BUILD); fi

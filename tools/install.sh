@@ -2,22 +2,26 @@
 # `make install` and `make uninstall`: the program, the libraries for C beside
 # it, and what belongs to them, below $DESTDIR$PREFIX.
 #
-#   tools/install.sh install|uninstall|library PROGRAM
+#   tools/install.sh install|uninstall PROGRAM
 #
-# `library` installs only the libraries, what compilers and linkers need, and the
-# provider of libfabric.
+# Packages are cut out of what it installs, and set two more variables:
+#   LIBDIR=/usr/lib/…   where the distribution has libraries; else $PREFIX/lib
+#   RUNNER=COMMAND      runs PROGRAM, where this machine cannot
+#
 # Starts and enables nothing. What is in /etc/tabane stays.
 set -euo pipefail
 action=$1 program=$2
 cd "$(dirname "$0")/.."
 PREFIX=${PREFIX:-/usr/local}
-root=${DESTDIR-}$PREFIX
+LIBDIR=${LIBDIR:-$PREFIX/lib}
+root=${DESTDIR-}$PREFIX libraries=${DESTDIR-}$LIBDIR
 
 # Outside of the build directory, where root's files would be in the way later.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 place() { install -D -m "$1" "$2" "$root/$3"; }
+place_library() { install -D -m 644 "$1" "$libraries/$2"; }
 
 # It is there after `make build`; who only built the program goes without.
 install_library() {
@@ -25,11 +29,12 @@ install_library() {
     library=$(dirname "$program")/libtabane.so
     [ -e "$library" ] || return 0
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-    place 644 "$library" lib/libtabane.so.0.1
-    ln -sf libtabane.so.0.1 "$root/lib/libtabane.so"
+    place_library "$library" libtabane.so.0.1
+    ln -sf libtabane.so.0.1 "$libraries/libtabane.so"
     place 644 crates/capi/include/tabane.h include/tabane.h
-    sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$version|" crates/capi/tabane.pc.in >"$scratch/tabane.pc"
-    place 644 "$scratch/tabane.pc" lib/pkgconfig/tabane.pc
+    sed "s|@PREFIX@|$PREFIX|; s|@LIBDIR@|${LIBDIR/#"$PREFIX/"/\${prefix\}/}|; s|@VERSION@|$version|" \
+        crates/capi/tabane.pc.in >"$scratch/tabane.pc"
+    place_library "$scratch/tabane.pc" pkgconfig/tabane.pc
     local example
     for example in crates/capi/examples/*.c; do
         place 644 "$example" "share/doc/tabane/examples/c/$(basename "$example")"
@@ -41,8 +46,8 @@ install_vipl() {
     local library example
     library=$(dirname "$program")/libtabane_vipl.so
     [ -e "$library" ] || return 0
-    place 644 "$library" lib/libtabane-vipl.so.1
-    ln -sf libtabane-vipl.so.1 "$root/lib/libtabane-vipl.so"
+    place_library "$library" libtabane-vipl.so.1
+    ln -sf libtabane-vipl.so.1 "$libraries/libtabane-vipl.so"
     place 644 crates/vipl/include/vipl.h include/vipl.h
     for example in crates/vipl/examples/*.[ch]; do
         place 644 "$example" "share/doc/tabane/examples/vipl/$(basename "$example")"
@@ -69,7 +74,8 @@ install_all() {
         exit 1
     }
     place 755 "$program" bin/tabane
-    "$program" generate "$scratch"
+    # shellcheck disable=SC2086
+    ${RUNNER-} "$program" generate "$scratch"
     local page
     for page in "$scratch"/man?/*; do
         place 644 "$page" "share/man/$(basename "$(dirname "$page")")/$(basename "$page")"
@@ -86,9 +92,9 @@ install_all() {
     [ -d "${DESTDIR-}/etc/tabane" ] || install -d -m 700 "${DESTDIR-}/etc/tabane"
     place 644 dist/cluster.example.toml share/doc/tabane/examples/cluster.toml
     local example
-    for example in grafana/tabane.json prometheus/tabane.rules.yml; do
+    while read -r example; do
         place 644 "dist/$example" "share/doc/tabane/examples/$example"
-    done
+    done < <(cd dist && find ansible cloud-init grafana prometheus -type f)
     local document
     # All that links of documents lead to.
     for document in *.md LICENSE-* docs/*.md docs/plots/*.svg figures/bench.md fuzz/README.md sim/README.md; do
@@ -106,10 +112,10 @@ uninstall_all() {
         "$root"/share/bash-completion/completions/tabane \
         "$root"/share/zsh/site-functions/_tabane \
         "$root"/share/fish/vendor_completions.d/tabane.fish \
-        "$root"/lib/libtabane.so{,.0,.0.1} \
-        "$root"/lib/libtabane-vipl.so{,.1} \
+        "$libraries"/libtabane.so{,.0,.0.1} \
+        "$libraries"/libtabane-vipl.so{,.1} \
         "$root"/lib/tabane/libtabane-fi.so \
-        "$root"/lib/pkgconfig/tabane.pc \
+        "$libraries"/pkgconfig/tabane.pc \
         "$root"/include/tabane.h \
         "$root"/include/vipl.h \
         "$root"/lib/systemd/system/tabane.service \
@@ -126,11 +132,5 @@ uninstall_all() {
 case $action in
     install) install_all ;;
     uninstall) uninstall_all ;;
-    library)
-        install_library
-        install_vipl
-        install_provider
-        refresh_cache
-        ;;
     *) echo "install: unknown word \"$action\"" >&2; exit 2 ;;
 esac

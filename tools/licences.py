@@ -3,7 +3,7 @@
 
     tools/licences.py [TARGET] >FILE
 
-Of all crates that are linked into the program and the library on TARGET (this
+Of all crates that are linked into the program and the libraries on TARGET (this
 machine's, if none is said). A text that several crates share stands once. A
 crate that brings no text is an error, unless its licence is one of COMMON,
 whose text another crate brings.
@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-PACKAGES = ("tabane", "tabane-capi")
+PACKAGES = ("tabane", "tabane-capi", "tabane-fabric", "tabane-vipl")
 NAMES = ("licen[cs]e*", "LICEN[CS]E*", "COPYING*", "NOTICE*", "UNLICENSE*")
 COMMON = ("MIT OR Apache-2.0", "Apache-2.0 OR MIT", "MIT/Apache-2.0", "MIT")
 

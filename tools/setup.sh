@@ -9,8 +9,12 @@
 #   tools/setup.sh test     also the programs that are run under `tabane run`
 #   tools/setup.sh soak     also the clusters that are run so before the long run
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
-#   tools/setup.sh deb      what building and making a Debian package needs
-#   tools/setup.sh static   the same, and the C compiler for musl
+#   tools/setup.sh deb      what building and making Debian packages needs
+#   tools/setup.sh rpm      what building and making RPM packages needs
+#   tools/setup.sh static   what building needs, and the C compiler for musl
+#   tools/setup.sh arm64    what building needs, a C compiler for arm64, and what runs its programs
+#   tools/setup.sh release  all of the last four
+#   tools/setup.sh packages Debian and RPM packages, and fresh systems to try them in
 #
 # No service is started or left enabled by it.
 set -euo pipefail
@@ -95,10 +99,23 @@ mariadbd                 mariadb-server
 /usr/lib/python3/dist-packages/torch/__init__.py python3-torch
 '
 DEB='
-dpkg-shlibdeps           dpkg-dev
+dpkg-buildpackage        dpkg-dev
+dh                       debhelper
+'
+RPM='
+rpmbuild                 rpm
 '
 STATIC='
 musl-gcc                 musl-tools
+'
+ARM64='
+aarch64-linux-gnu-gcc    gcc-aarch64-linux-gnu
+/usr/aarch64-linux-gnu/include/stdlib.h libc6-dev-arm64-cross
+qemu-aarch64             qemu-user
+'
+# What `setup.sh packages` adds.
+TRY='
+mmdebstrap               mmdebstrap
 '
 # Programs whose packages bring a service along, and what it is called.
 SERVICES='nginx:nginx redis-server:redis-server iperf3:iperf3 sshd:ssh rsync:rsync
@@ -263,14 +280,29 @@ case ${1-} in
         NEEDED=$BUILD$DEB
         system_packages
         ;;
+    rpm)
+        NEEDED=$BUILD$RPM
+        system_packages
+        ;;
     static)
         NEEDED=$BUILD$STATIC
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | deb | static]" ;;
+    arm64)
+        NEEDED=$BUILD$ARM64
+        system_packages
+        ;;
+    release)
+        NEEDED=$BUILD$DEB$RPM$STATIC$ARM64
+        system_packages
+        ;;
+    packages)
+        NEEDED=$BUILD$DEB$RPM$TRY
+        system_packages
+        ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | deb | rpm | static | arm64 | release | packages]" ;;
 esac
 rust
 case ${1-} in
     lint) lint_tools ;;
-    deb) cargo_tool cargo-deb ;;
 esac

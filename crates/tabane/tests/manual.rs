@@ -177,14 +177,3 @@ fn zsh_and_fish_load_theirs() {
     );
     assert!(told.starts_with("status\t"), "{told}");
 }
-
-#[test]
-fn the_debian_package_has_the_programs_version() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let changelog = std::fs::read_to_string(root.join("dist/debian/changelog")).expect("is there");
-    let wanted = format!("tabane ({}-", env!("CARGO_PKG_VERSION"));
-    assert!(
-        changelog.starts_with(&wanted),
-        "dist/debian/changelog does not begin with {wanted}"
-    );
-}

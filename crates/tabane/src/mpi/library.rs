@@ -26,7 +26,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     let Some(file) = files.into_iter().find(|file| file.exists()) else {
         let looked: Vec<_> = places.iter().map(|it| it.display().to_string()).collect();
         return Err(format!(
-            "there is no {} in {}; install it (`make install`, or tabane's package) on every node, or say where it is \
+            "there is no {} in {}; install it (`make install`, or the package libtabane-fi) on every node, or say where it is \
              with --library",
             NAMES[0],
             looked.join(", ")

@@ -155,7 +155,8 @@ pub(super) fn find_comb(
             sin += angle.sin();
             cos += angle.cos();
         }
-        let sharp = sin.hypot(cos);
+        // Not `hypot`, which differs between C libraries, and in glibc is of 2.35.
+        let sharp = (sin * sin + cos * cos).sqrt();
         if sharp > best.0 {
             best = (
                 sharp,
