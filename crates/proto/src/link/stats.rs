@@ -50,8 +50,8 @@ pub struct PathStats {
     pub packets_lost_falsely: u64,
     /// Second copies of mirrored content that were left out since the path had no room for them.
     pub copies_left_out: u64,
-    /// Probes of this end that were answered.
-    pub probes_answered: u64,
+    /// Probes of this end that were answered; wraps.
+    pub probes_answered: u16,
     /// How long the answer to the last one of them took.
     pub probe_rtt: Option<Duration>,
     /// Probe timeouts.

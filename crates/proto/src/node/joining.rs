@@ -453,6 +453,8 @@ impl Node {
             return;
         }
         let before = known.and_then(|peer| Some((peer, self.context.members.get(peer)?)));
+        // It may have begun anew, and know nobody, while this node takes it for one that knows all.
+        let is_renewed = before.is_some() && known == Some(from);
         if let Some((peer, before)) = before
             && before.incarnation >= member.incarnation
         {
@@ -481,6 +483,9 @@ impl Node {
         self.context.event(Event::Member { peer });
         if self.joining().is_some() {
             self.pass_on(from, peer);
+            if is_renewed {
+                self.tell_all(now, from);
+            }
         }
     }
 

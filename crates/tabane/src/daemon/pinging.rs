@@ -24,7 +24,7 @@ const INTERVAL_MAX: Duration = Duration::from_secs(3600);
 struct Asked {
     way: Way,
     /// Answers until the round began.
-    answered: u64,
+    answered: u16,
     rtt_us: Option<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Pinger {
         let asked = self.asked.as_mut()?;
         for (id, of) in asked.iter_mut().filter(|(_, of)| of.rtt_us.is_none()) {
             let stats = node.path_stats(self.peer, *id);
-            let new = stats.filter(|stats| stats.probes_answered > of.answered);
+            let new = stats.filter(|stats| stats.probes_answered != of.answered);
             let rtt = new.and_then(|stats| stats.probe_rtt);
             of.rtt_us = rtt.map(|rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX));
         }

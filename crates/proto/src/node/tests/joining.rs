@@ -238,6 +238,17 @@ fn a_node_that_restarts_elsewhere_wins_over_its_past() {
     }
 }
 
+/// Whoever still knows it takes it for one that knows them.
+#[test]
+fn a_node_that_begins_anew_knows_all_at_once() {
+    let mut town = Town::new(6);
+    town.run(Duration::from_secs(3));
+    town.assert_all_know_all();
+    town.start(5, joins(5, 2));
+    town.run(Duration::from_millis(200));
+    town.assert_all_know_all();
+}
+
 #[test]
 fn two_parts_become_one_again() {
     let mut town = Town::new(4);

@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn others_get_all_links_as_soon_as_they_have_something_to_send() {
         let (mut node, peer) = node();
-        let (own, other) = (open(&mut node, peer), open(&mut node, peer));
+        let own = open(&mut node, peer);
         let mut flows = Flows::default();
         flows.give(&mut node, peer, own, Some(LinkId(0)));
         flows.turn(NOW, &mut node);
@@ -295,8 +295,18 @@ mod tests {
         // What it has written itself is not in its way.
         assert!(node.queued_stream_bytes(peer, own) > 0);
         assert_eq!(flows.counts.in_the_way, 0);
-        let written = node.write_stream(NOW, peer, other, &BLOCK);
-        assert!(written.is_ok_and(|len| len > OTHERS_BYTES), "{written:?}");
+        // With another peer others write first, several of them: each has room for less until it is connected.
+        let (mut node, peer) = self::node();
+        let own = open(&mut node, peer);
+        let mut waiting = 0;
+        for _ in 0..8 {
+            let other = open(&mut node, peer);
+            let written = node.write_stream(NOW, peer, other, &BLOCK);
+            waiting += written.expect("it is there");
+        }
+        assert!(waiting > OTHERS_BYTES, "{waiting}");
+        let mut flows = Flows::default();
+        flows.give(&mut node, peer, own, Some(LinkId(0)));
         flows.turn(NOW, &mut node);
         flows.turn(NOW, &mut node);
         assert_eq!(flows.counts.in_the_way, 1);
