@@ -16,7 +16,7 @@ play() {
     [ "$(stat -c '%a %U' /etc/tabane/cluster.toml)" = '600 root' ]
     [ "$(stat -c '%a %U' /etc/tabane)" = '700 root' ]
 }
-export ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_HOME=/try/home ANSIBLE_LOCAL_TEMP=/try/home ANSIBLE_REMOTE_TEMP=/try/home
+export ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_PYTHON_INTERPRETER=auto_silent ANSIBLE_HOME=/try/home ANSIBLE_LOCAL_TEMP=/try/home ANSIBLE_REMOTE_TEMP=/try/home
 ./tabane init --node n0=10.77.0.1,10.77.1.1 --node n1=10.77.0.2,10.77.1.2 cluster.toml >/dev/null
 
 play '{"tabane_cluster_file": "'"$PWD"'/cluster.toml", "tabane_packages": ["'"$(echo /try/tabane_*.deb)"'"]}'
