@@ -26,8 +26,10 @@ if [ "$architecture" != "$(dpkg --print-architecture)" ]; then
     # The C library of the other machine is here as a package of the cross compiler, whose
     # name no machine of that kind knows.
     version=$(dpkg-query --showformat '${Version}' --show "libc6-$architecture-cross")
-    printf '%s\n' "libc 6 libc6 (>= ${version%%-*})" "ld-linux-aarch64 1 libc6 (>= ${version%%-*})" \
-        'libgcc_s 1 libgcc-s1 (>= 4.2)' >"$scratch/tabane/debian/shlibs.local"
+    for library in 'libc 6' 'libm 6' 'ld-linux-aarch64 1'; do
+        echo "$library libc6 (>= ${version%%-*})"
+    done >"$scratch/tabane/debian/shlibs.local"
+    echo 'libgcc_s 1 libgcc-s1 (>= 4.2)' >>"$scratch/tabane/debian/shlibs.local"
 fi
 # The epoch of the commit, if there is one; else that of the newest entry of the changelog.
 SOURCE=$PWD PROGRAM=$program RUNNER=${RUNNER-} THIRD_PARTY=$scratch/THIRD-PARTY \

@@ -5,8 +5,8 @@
 #   SKIP='arm64 static-arm64'   parts that are not made; else one that cannot be made is a failure
 #
 # Parts: source, amd64 and arm64 (deb and rpm), static-amd64, static-arm64.
-# It builds the last commit, not the work tree. The same commit, compiler and C library make the
-# same bytes: times are the commit's, and places of this machine are left out of what is built.
+# It builds the last commit, not the work tree. So that the same commit, compiler and C library
+# make the same bytes, times are the commit's, and places of this machine are left out.
 # Parts are called by name.
 # shellcheck disable=SC2317
 set -euo pipefail
