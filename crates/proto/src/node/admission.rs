@@ -123,7 +123,7 @@ impl Node {
         datagram: &[u8],
     ) -> Result<(), Rejection> {
         let is_call = datagram.first().copied().and_then(Kind::from_byte) == Some(Kind::Init);
-        if !is_call || self.context.mesh.peer(steps.first()).is_some() {
+        if !is_call {
             return Err(Rejection::Misrouted);
         }
         let mut keys = self.context.keys.iter();

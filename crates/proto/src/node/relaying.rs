@@ -266,14 +266,11 @@ impl Node {
 
     /// A datagram for this node came through others.
     fn deliver(&mut self, now: Time, steps: &Steps, datagram: &mut [u8]) -> Result<(), Rejection> {
-        let way = match self.context.mesh.way_back(steps) {
-            Some(way) => way,
-            None => {
-                self.admit_from_afar(now, steps, datagram)?;
-                let way = self.context.mesh.way_back(steps);
-                way.ok_or(Rejection::Misrouted)?
-            }
-        };
+        if self.context.mesh.peer(steps.first()).is_none() {
+            self.admit_from_afar(now, steps, datagram)?;
+        }
+        let way = self.context.mesh.way_back(steps);
+        let way = way.ok_or(Rejection::Misrouted)?;
         let from = way.address().ok_or(Rejection::Misrouted)?;
         match datagram.first().copied().and_then(Kind::from_byte) {
             Some(Kind::Data) => self.on_relayed_data(now, &way, datagram),

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 pub use report::{
     BenchReport, Cause, DatagramsResult, Limit, LinkResult, Processor, RoundTrips, SCHEMA,
-    WayResult,
+    WayResult, quantile,
 };
 
 use crate::cli;
-use crate::status::{AskError, ask_bench, ask_here};
+use crate::status::{AskError, ask_bench, ask_here, to_line};
 
 /// A measurement takes so much longer than was asked for at most: the peer answers late, or not.
 const GRACE: Duration = Duration::from_secs(10);
@@ -76,10 +76,7 @@ pub enum Told {
 impl Told {
     /// The line, with its newline.
     pub fn to_line(&self) -> Vec<u8> {
-        // Only string keys: this does not fail.
-        let mut line = serde_json::to_vec(self).unwrap_or_default();
-        line.push(b'\n');
-        line
+        to_line(self)
     }
 }
 

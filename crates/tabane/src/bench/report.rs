@@ -194,14 +194,17 @@ impl LinkResult {
     }
 }
 
+/// The value of a sorted list that this share of them does not exceed.
+pub fn quantile<T: Copy + Default>(sorted: &[T], share: f64) -> T {
+    let at = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
+    sorted.get(at).copied().unwrap_or_default()
+}
+
 impl RoundTrips {
     /// Of these, in any order.
     pub fn of(mut took_us: Vec<u32>) -> RoundTrips {
         took_us.sort_unstable();
-        let at = |share: f64| {
-            let last = took_us.len().checked_sub(1)?;
-            Some(took_us[(last as f64 * share).round() as usize])
-        };
+        let at = |share| (!took_us.is_empty()).then(|| quantile(&took_us, share));
         RoundTrips {
             count: took_us.len(),
             min_us: at(0.0),

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::report::{BenchReport, DatagramsResult, LinkResult, Processor, RoundTrips, WayResult};
-use crate::status::{clean, metric, round_trip};
+use super::sample::Way;
+use crate::status::{clean, metric, round_trip_if_known};
 
 /// A line about what is being measured.
 pub fn phase(name: &str) -> String {
@@ -42,33 +43,18 @@ pub fn table(report: &BenchReport) -> String {
     trips(&mut out, "round trips, loaded", &report.loaded);
     for (way, result) in ways(report) {
         let _ = writeln!(out);
-        let name = way.name(&peer);
+        let name = match way {
+            Way::Out => format!("to {peer}"),
+            Way::Back => format!("from {peer}"),
+        };
         way_lines(&mut out, &name, way, result, &report.links);
     }
     out
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    To,
-    From,
-}
-
-impl Direction {
-    fn name(self, peer: &str) -> String {
-        match self {
-            Direction::To => format!("to {peer}"),
-            Direction::From => format!("from {peer}"),
-        }
-    }
-}
-
 /// Both ways over all links, one at a time.
-fn ways(report: &BenchReport) -> impl Iterator<Item = (Direction, &WayResult)> {
-    let ways = [
-        (Direction::To, &report.out),
-        (Direction::From, &report.back),
-    ];
+fn ways(report: &BenchReport) -> impl Iterator<Item = (Way, &WayResult)> {
+    let ways = [(Way::Out, &report.out), (Way::Back, &report.back)];
     ways.into_iter()
         .filter_map(|(way, result)| Some((way, result.as_ref()?)))
 }
@@ -103,25 +89,18 @@ fn datagrams(report: &BenchReport, out: &mut String) {
 }
 
 fn trips(out: &mut String, name: &str, trips: &RoundTrips) {
-    let shown = |us: Option<u32>| us.map_or_else(|| "-".to_owned(), round_trip);
     let _ = writeln!(
         out,
         "{name:<20} median {}, 99% within {}, min {}, max {}, of {}",
-        shown(trips.median_us),
-        shown(trips.p99_us),
-        shown(trips.min_us),
-        shown(trips.max_us),
+        round_trip_if_known(trips.median_us),
+        round_trip_if_known(trips.p99_us),
+        round_trip_if_known(trips.min_us),
+        round_trip_if_known(trips.max_us),
         trips.count
     );
 }
 
-fn way_lines(
-    out: &mut String,
-    name: &str,
-    way: Direction,
-    result: &WayResult,
-    links: &[LinkResult],
-) {
+fn way_lines(out: &mut String, name: &str, way: Way, result: &WayResult, links: &[LinkResult]) {
     let _ = write!(
         out,
         "{name}: {} packets, {} sent again",
@@ -129,8 +108,8 @@ fn way_lines(
     );
     let losses = links.iter().filter_map(|of| {
         let percent = match way {
-            Direction::To => of.loss_out_percent,
-            Direction::From => of.loss_back_percent,
+            Way::Out => of.loss_out_percent,
+            Way::Back => of.loss_back_percent,
         }?;
         Some(format!("link {} lost {percent:.2}%", of.link))
     });

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use tabane_proto::limits::LINKS_MAX;
 
+use crate::status::to_line;
+
 /// The service of these streams: "BNCH".
 pub const SERVICE: u32 = 0x424e_4348;
 /// The version of what is said.
@@ -187,13 +189,6 @@ impl Answer {
     pub fn to_line(&self) -> Vec<u8> {
         to_line(self)
     }
-}
-
-fn to_line(value: &impl Serialize) -> Vec<u8> {
-    // Only string keys: this does not fail. An empty line is not understood.
-    let mut line = serde_json::to_vec(value).unwrap_or_default();
-    line.push(b'\n');
-    line
 }
 
 /// Makes `frame`, which is empty, a datagram of a measurement.

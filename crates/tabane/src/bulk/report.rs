@@ -78,9 +78,3 @@ impl Report {
         sent && self.taken.iter().all(is_right) && pinged
     }
 }
-
-/// The value of a sorted list that this share of them does not exceed.
-pub fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
-    sorted.get(at).copied().unwrap_or(0.0)
-}

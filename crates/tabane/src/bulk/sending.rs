@@ -5,7 +5,8 @@ use tabane_proto::op::{OpError, Policy};
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::ms;
-use super::report::{Pinged, Sent, quantile};
+use super::report::{Pinged, Sent};
+use crate::bench::quantile;
 
 /// Service of a stream that is read to its end.
 pub const SERVICE_TAKE: u32 = 1;

@@ -11,7 +11,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::RoundTrips;
-use crate::status::{AskError, ask_here, ask_ping, clean, round_trip};
+use crate::status::{
+    AskError, ask_here, ask_ping, clean, round_trip, round_trip_if_known, to_line,
+};
 use crate::{cli, exit_codes};
 
 /// The version of what `--json` prints.
@@ -94,10 +96,7 @@ pub struct WayRound {
 impl Round {
     /// The line, with its newline.
     pub fn to_line(&self) -> Vec<u8> {
-        // Only string keys: this does not fail.
-        let mut line = serde_json::to_vec(self).unwrap_or_default();
-        line.push(b'\n');
-        line
+        to_line(self)
     }
 }
 
@@ -257,15 +256,14 @@ fn summary(report: &PingReport) -> String {
         clean(&report.peer),
         report.rounds
     );
-    let shown = |us: Option<u32>| us.map_or_else(|| "-".to_owned(), round_trip);
     for of in &report.ways {
         let _ = writeln!(
             out,
             "{}: min {}, median {}, max {}, {} of {} lost",
             of.way,
-            shown(of.trips.min_us),
-            shown(of.trips.median_us),
-            shown(of.trips.max_us),
+            round_trip_if_known(of.trips.min_us),
+            round_trip_if_known(of.trips.median_us),
+            round_trip_if_known(of.trips.max_us),
             of.lost,
             of.asked
         );

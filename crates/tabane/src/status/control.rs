@@ -164,7 +164,8 @@ impl Response {
     }
 }
 
-fn to_line(value: &impl Serialize) -> Vec<u8> {
+/// A value as a line of JSON.
+pub(crate) fn to_line(value: &impl Serialize) -> Vec<u8> {
     // These types have only string keys, so this does not fail; if it ever did, an answer is due.
     let mut line = serde_json::to_vec(value)
         .unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}").into_bytes());

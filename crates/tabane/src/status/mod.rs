@@ -24,6 +24,7 @@ pub use client::{
     ask_members, ask_nodes, ask_ping, ask_reload, ask_report, ask_status, ask_topo, ask_trace,
     read_answer,
 };
+pub(crate) use control::to_line;
 pub use control::{MoveReport, ReloadReport, Request, Response, TraceReport};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
@@ -41,5 +42,5 @@ pub use run::{
 pub(crate) use server::is_exhausted;
 pub use server::{CLIENTS_MAX, Caller, ControlServer};
 pub use table::{Colours, render};
-pub(crate) use table::{clean, duration, metric, round_trip};
+pub(crate) use table::{clean, duration, metric, round_trip, round_trip_if_known};
 pub(crate) use unread::program as unread_program;

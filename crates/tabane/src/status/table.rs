@@ -222,7 +222,7 @@ fn relayed_row(path: &RelayedStatus, label_width: usize, colours: Colours, out: 
     let mut cells: [String; 7] = Default::default();
     cells[0] = state.to_owned();
     cells[1] = duration(path.since_s);
-    cells[2] = path.rtt_us.map_or_else(|| "-".to_owned(), round_trip);
+    cells[2] = round_trip_if_known(path.rtt_us);
     let label = relayed_label(path);
     row(out, (&label, label_width), cells, Some((colours, mood)));
 }
@@ -335,6 +335,11 @@ pub(crate) fn round_trip(us: u32) -> String {
         100_000..1_000_000 => format!("{ms:.0}ms"),
         _ => format!("{:.1}s", ms / 1e3),
     }
+}
+
+/// The same, or `-`.
+pub(crate) fn round_trip_if_known(us: Option<u32>) -> String {
+    us.map_or_else(|| "-".to_owned(), round_trip)
 }
 
 /// Three digits and a decimal prefix: `0`, `950`, `9.5k`, `941M`, `1.88G`.

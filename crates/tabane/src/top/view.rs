@@ -13,7 +13,7 @@ use super::outside;
 use super::rows::{Cells, Columns, Look, shorten};
 use crate::daemon::log::time_of_day;
 use crate::status::{PathStatus, PeerState, PeerStatus, StatusReport};
-use crate::status::{clean, duration, metric, round_trip};
+use crate::status::{clean, duration, metric, round_trip_if_known};
 
 /// A graph's full height is at least this much: an idle link's probes are no traffic.
 const SCALE_MIN_BITS: f64 = 100_000.0;
@@ -303,7 +303,7 @@ impl Page {
 
     fn path_words(&mut self, path: &PathStatus, traffic: Option<&Traffic>) {
         let (word, mood) = path_state(path.state);
-        let rtt = path.rtt_us.map_or("-".to_owned(), round_trip);
+        let rtt = round_trip_if_known(path.rtt_us);
         let loss = path
             .loss_percent
             .map_or("-".to_owned(), |loss| format!("{loss:.1}%"));
@@ -436,7 +436,7 @@ fn peer_cells(
         state: Some(peer_state(peer.state)),
         links: format!("{}/{}", peer.paths_up, peer.paths_configured),
         since: duration(peer.since_s),
-        rtt: rtt_us(peer).map_or("-".to_owned(), round_trip),
+        rtt: round_trip_if_known(rtt_us(peer)),
         out,
         back,
         loss: loss_percent(peer).map_or("-".to_owned(), |loss| format!("{loss:.1}%")),
@@ -457,7 +457,7 @@ fn path_cells(
         state: Some(path_state(path.state)),
         links: String::new(),
         since: duration(path.since_s),
-        rtt: path.rtt_us.map_or("-".to_owned(), round_trip),
+        rtt: round_trip_if_known(path.rtt_us),
         out,
         back,
         loss: path

@@ -1,7 +1,7 @@
 //! Packets that are not as they were sent.
 
 use super::{flood, words};
-use crate::doctor::facts::{Facts, since};
+use crate::doctor::facts::Facts;
 use crate::doctor::finding::{Cause, Finding, Severity};
 
 /// The daemon's name for packets of a session that its key does not open.
@@ -9,14 +9,9 @@ const FORGED: &str = "forged";
 
 /// Packets of known sessions that were not what the peer had sealed, meanwhile.
 fn forged(facts: &Facts) -> u64 {
-    let count = |report: &crate::status::StatusReport| report.node.dropped.get(FORGED).copied();
-    let daemon = facts.daemon.as_ref();
-    daemon.map_or(0, |daemon| {
-        since(
-            count(&daemon.first).unwrap_or(0),
-            count(&daemon.last).unwrap_or(0),
-        )
-    })
+    let dropped = flood::dropped(facts);
+    let forged = dropped.iter().find(|(reason, _)| *reason == FORGED);
+    forged.map_or(0, |(_, count)| *count)
 }
 
 pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {

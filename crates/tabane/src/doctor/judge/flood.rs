@@ -10,7 +10,7 @@ const FLOOD_PER_S: f64 = 1000.0;
 const REASONS_MAX: usize = 3;
 
 /// For each reason how many datagrams were thrown away meanwhile, the most first.
-fn dropped<'a>(facts: &'a Facts) -> Vec<(&'a str, u64)> {
+pub(super) fn dropped<'a>(facts: &'a Facts) -> Vec<(&'a str, u64)> {
     let Some(daemon) = &facts.daemon else {
         return Vec::new();
     };
