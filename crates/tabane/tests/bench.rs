@@ -138,6 +138,25 @@ fn for_people_it_is_a_table_and_one_link_is_enough() {
     assert_eq!(text(&done.stderr), "");
 }
 
+/// What others send to the peer keeps all links, and goes on.
+#[test]
+fn no_link_is_measured_alone_while_others_fill_them() {
+    let cluster = nodes(2);
+    let stream = Stream::start(&cluster);
+    stream.flows(1_000_000);
+    let done = ended(bench(&cluster, 0, &["n1", "--json", "--seconds", "4"]));
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let report: Value = serde_json::from_slice(&done.stdout).expect("is JSON");
+    for link in [0, 1] {
+        let link = &report["links"][link];
+        assert_eq!(link["alone_out_mbps"], Value::Null, "{report:#}");
+        assert!(number(&link["alone_back_mbps"]) > 0.0, "{report:#}");
+    }
+    assert!(number(&report["out"]["mbps"]) > 0.0, "{report:#}");
+    stream.flows(1_000_000);
+    stream.finish();
+}
+
 #[test]
 fn a_node_has_one_measurement_at_a_time_and_says_with_whom() {
     let cluster = nodes(3);

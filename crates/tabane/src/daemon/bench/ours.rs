@@ -297,8 +297,12 @@ impl Ours {
                     self.step = Step::Draining { sample, until };
                     return;
                 }
-                self.before = sample.to.clone();
-                self.note(&sample);
+                // Others may have been in the way before anything counted: they are until the phase ends.
+                let whole = Sample {
+                    from: core::mem::replace(&mut self.before, sample.to.clone()),
+                    to: sample.to.clone(),
+                };
+                self.note(&sample, &whole);
                 self.next_phase(now, &mut engine.node, flows, told);
             }
             Then::Drained(sample) => {
@@ -432,14 +436,14 @@ impl Ours {
         }
     }
 
-    /// Enters what a phase showed.
-    fn note(&mut self, sample: &Sample) {
+    /// Enters what a phase showed; `whole` is all of it, before anything counted too.
+    fn note(&mut self, sample: &Sample, whole: &Sample) {
         let Some(phase) = &self.phase else {
             return;
         };
         for &way in &phase.ways {
             if let Some(link) = phase.link {
-                let was_alone = !sample.was_in_the_way(way);
+                let was_alone = !whole.was_in_the_way(way);
                 let mbps = was_alone.then(|| sample.mbps(way));
                 let mut links = self.report.links.iter_mut();
                 if let Some(of) = links.find(|of| of.link == link) {
