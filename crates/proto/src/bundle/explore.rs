@@ -1,64 +1,87 @@
-//! Paths on standby are given copies now and then, lest nobody notices that they
-//! have become better.
+//! A path is used if the bundle gains by it ([`super::schedule`]); the others, on standby, are tried now and then.
 //!
-//! A slow path's first packets after a rest may pass at once, out of what its link
-//! saved up meanwhile (a token bucket: 128 KB and more). So one that was slow and
-//! seems fast is tried with longer and longer trains, until one is longer than that.
-//! Copies go as fast as the path's window lets them, so that they fill no queue. On a
-//! far path a train fills the window: what is under way in a round trip is all that its
-//! rate can be seen by.
+//! A path on standby is given a *train*: copies of what goes over the others, as fast as its window lets them, so that
+//! they fill no queue. On a far path a train fills the window: what is under way in a round trip is all that its rate can
+//! be seen by. Trains follow soon on each other while something may change, and ever more rarely while nothing does.
+//! Several paths take turns, one train at a time.
 //!
-//! Several paths on standby take turns, one train at a time.
+//! A slow path's first packets after a rest may pass at once, out of what its link saved up meanwhile (a token bucket:
+//! 128 KB and more). So a path that was slow is *doubted*: another rate is believed only after a whole train that is longer
+//! than what is saved up.
 
-use crate::link::thresholds::RATE_PACKETS;
 use core::time::Duration;
 
 use super::schedule::{Standby, StandbyPath};
-use super::trials::Trials;
 use crate::limits::PATHS_MAX;
+use crate::link::thresholds::RATE_PACKETS;
 use crate::{LinkId, Time};
 
-/// Packets of a train that shows a near path's rate: …
+/// Packets of a train that shows a near path's rate, …
 const TRAIN_PACKETS: u32 = RATE_PACKETS;
-/// … doubled on a path that seems no longer slow, up to this: more than a slow link saves up (a token bucket of 128 KB), …
-pub(super) const TRAIN_PACKETS_MAX: u32 = 128;
-/// A path on standby because it is late is tried often, so its trains are shorter.
-const TRAIN_PACKETS_LATE: u32 = 32;
+/// … of one that fills a far path's window at most, and of one that is longer than what a slow link saves up (a token bucket
+/// of 128 KB).
+const TRAIN_PACKETS_MAX: u32 = 128;
 /// The first trains of a path follow soon on each other, for the estimate of a path that has just begun may be bad. Then
 /// the pauses double …
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// … to this.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A path that got nothing while other paths carried this many bytes of bulk is never chosen.
-const NEVER_CHOSEN_BYTES: u64 = 1 << 20;
-
-/// When which path is explored.
+/// When which path is explored, and what was found.
 #[derive(Debug)]
 pub(super) struct Explorer {
     /// When a train is due, of whichever path.
     next_at: Time,
     trains: [Trains; PATHS_MAX],
-    /// The path explored now, and how many packets it is still to be given.
-    under_way: Option<(LinkId, u32)>,
-    trials: Trials,
+    under_way: Option<Train>,
+    doubted: Doubted,
     /// What other paths were given since each was last given anything of its own, in bytes.
     given_others: [u64; PATHS_MAX],
 }
 
-/// When one path is given its next train, and how long that is.
+/// What each path carried when it was slow, in bytes per second; infinite for a path that was not, or showed since that it
+/// no longer is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubted([f64; PATHS_MAX]);
+
+impl Doubted {
+    const NONE: Doubted = Doubted([f64::INFINITY; PATHS_MAX]);
+
+    /// The rate that is believed of a path that seems to carry `rate`, both in bytes per second.
+    pub fn believed(&self, id: LinkId, rate: f64) -> f64 {
+        rate.min(self.0[id.index()])
+    }
+
+    /// Whether a path was slow, and has not shown yet that it no longer is.
+    pub fn has(&self, id: LinkId) -> bool {
+        self.0[id.index()].is_finite()
+    }
+}
+
+/// When one path is given its next train.
 #[derive(Clone, Copy, Debug)]
 struct Trains {
     next_at: Time,
     pause: Duration,
-    train: u32,
+    /// Whether its last train was a trial, and has gone whole.
+    passed_trial: bool,
+}
+
+/// A train under way.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    path: LinkId,
+    /// Packets that have not gone yet.
+    packets: u32,
+    /// Whether it shows that the path is no longer slow, if it seems so when it has gone.
+    is_trial: bool,
 }
 
 impl Trains {
     const FIRST: Trains = Trains {
         next_at: Time::ZERO,
         pause: PAUSE_MIN,
-        train: TRAIN_PACKETS,
+        passed_trial: false,
     };
 }
 
@@ -68,7 +91,7 @@ impl Explorer {
             next_at: now,
             trains: [Trains::FIRST; PATHS_MAX],
             under_way: None,
-            trials: Trials::default(),
+            doubted: Doubted::NONE,
             given_others: [0; PATHS_MAX],
         }
     }
@@ -76,33 +99,33 @@ impl Explorer {
     /// Whether the next train is due: not before the last one has gone, or could not in
     /// all that time.
     pub fn is_due(&self, now: Time) -> bool {
-        let has_gone = self.under_way.is_none_or(|(_, packets)| packets == 0);
+        let has_gone = self.under_way.is_none_or(|train| train.packets == 0);
         now >= self.next_at && (has_gone || now >= self.next_at + PAUSE_MAX)
     }
 
     /// Paths that were slow and may still be.
-    pub const fn trials(&self) -> &Trials {
-        &self.trials
+    pub const fn doubted(&self) -> &Doubted {
+        &self.doubted
     }
 
     /// A path is given `bytes` of its own to carry.
-    pub fn on_content(&mut self, now: Time, id: LinkId, bytes: usize) {
-        self.trials.carry(now, id, bytes);
+    pub fn on_content(&mut self, id: LinkId, bytes: usize) {
         for others in &mut self.given_others {
             *others = others.saturating_add(bytes as u64);
         }
         self.given_others[id.index()] = 0;
     }
 
-    /// Whether a path is given nothing of its own, though it may be.
-    pub const fn is_never_chosen(&self, id: LinkId) -> bool {
-        self.given_others[id.index()] > NEVER_CHOSEN_BYTES
+    /// What other paths were given since this one was last given anything of its own, in bytes.
+    pub const fn given_others_bytes(&self, id: LinkId) -> u64 {
+        self.given_others[id.index()]
     }
 
     /// Begins a train on the path on standby that has waited longest, if it is due.
     pub fn begin(&mut self, now: Time, on_standby: &[StandbyPath]) {
-        self.trials.acquit();
-        self.under_way = None;
+        if let Some(train) = self.under_way.take() {
+            self.trains[train.path.index()].passed_trial = train.is_trial && train.packets == 0;
+        }
         self.next_at = now + PAUSE_MIN;
         for (i, trains) in self.trains.iter_mut().enumerate() {
             if !on_standby.iter().any(|path| path.id.index() == i) {
@@ -130,38 +153,40 @@ impl Explorer {
     /// Begins a train on this path.
     fn explore(&mut self, now: Time, path: &StandbyPath) {
         let trains = &mut self.trains[path.id.index()];
-        let up_to = |most| path.window_packets.clamp(TRAIN_PACKETS, most);
-        (trains.train, trains.pause) = match path.why {
+        let doubted = &mut self.doubted.0[path.id.index()];
+        let full = path.window_packets.clamp(TRAIN_PACKETS, TRAIN_PACKETS_MAX);
+        let later = (trains.pause * 2).min(PAUSE_MAX);
+        let (packets, pause) = match path.why {
             Standby::Slow => {
-                self.trials.begin(now, path.id, path.rate);
-                (up_to(TRAIN_PACKETS_MAX), (trains.pause * 2).min(PAUSE_MAX))
+                *doubted = path.rate;
+                (full, later)
             }
-            Standby::OnTrial => {
-                if trains.train == TRAIN_PACKETS_MAX {
-                    self.trials.end(path.id);
-                }
-                ((trains.train * 2).min(TRAIN_PACKETS_MAX), PAUSE_MIN)
+            Standby::OnTrial if trains.passed_trial => {
+                *doubted = f64::INFINITY;
+                (full, PAUSE_MIN)
             }
-            // With a full window: less would never show that it can do more.
-            Standby::Unsettled => (up_to(TRAIN_PACKETS_MAX), PAUSE_MIN),
-            Standby::Late | Standby::NeverChosen => (up_to(TRAIN_PACKETS_LATE), PAUSE_MIN),
+            Standby::OnTrial => (TRAIN_PACKETS_MAX, PAUSE_MIN),
+            Standby::Unsettled => (full, PAUSE_MIN),
+            Standby::Late | Standby::NeverChosen => (full, PAUSE_MIN),
         };
-        trains.next_at = now + trains.pause;
-        self.under_way = Some((path.id, trains.train));
+        trains.pause = pause;
+        trains.next_at = now + pause;
+        self.under_way = Some(Train {
+            path: path.id,
+            packets,
+            is_trial: path.why == Standby::OnTrial,
+        });
     }
 
     /// The path that is to get a copy of the packet just made, if any; `has_room` is asked
     /// whether it takes one now.
     pub fn next_copy(&mut self, has_room: impl FnOnce(LinkId) -> bool) -> Option<LinkId> {
-        let (path, packets) = self
-            .under_way
-            .as_mut()
-            .filter(|(_, packets)| *packets > 0)?;
-        if !has_room(*path) {
+        let train = self.under_way.as_mut()?;
+        if train.packets == 0 || !has_room(train.path) {
             return None;
         }
-        *packets -= 1;
-        Some(*path)
+        train.packets -= 1;
+        Some(train.path)
     }
 }
 
@@ -222,7 +247,7 @@ mod tests {
             assert_eq!(explorer.next_at.since(now), PAUSE_MIN);
             now = explorer.next_at;
         }
-        assert!(!explorer.trials().is_on(PATH));
+        assert!(!explorer.doubted().has(PATH));
     }
 
     #[test]
@@ -230,12 +255,12 @@ mod tests {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
         train(&mut explorer, &mut now, Standby::Slow);
-        for packets in [16, 32, 64, 128] {
-            assert!(explorer.trials().is_on(PATH));
-            assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), packets);
-        }
+        assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), 128);
+        assert!(explorer.doubted().has(PATH));
+        assert_eq!(explorer.doubted().believed(PATH, 100e6), 1e6);
         train(&mut explorer, &mut now, Standby::OnTrial);
-        assert!(!explorer.trials().is_on(PATH));
+        assert_eq!(explorer.doubted().believed(PATH, 100e6), 100e6);
+        assert!(!explorer.doubted().has(PATH));
     }
 
     #[test]
@@ -245,8 +270,8 @@ mod tests {
         train(&mut explorer, &mut now, Standby::Slow);
         train(&mut explorer, &mut now, Standby::OnTrial);
         assert_eq!(train(&mut explorer, &mut now, Standby::Slow), 8);
-        assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), 16);
-        assert!(explorer.trials().is_on(PATH));
+        train(&mut explorer, &mut now, Standby::OnTrial);
+        assert!(explorer.doubted().has(PATH));
     }
 
     #[test]
@@ -254,13 +279,11 @@ mod tests {
         let mut now = Time::from_ms(1000);
         let mut explorer = Explorer::new(now);
         train(&mut explorer, &mut now, Standby::Slow);
-        for _ in 0..4 {
-            train(&mut explorer, &mut now, Standby::OnTrial);
-        }
+        train(&mut explorer, &mut now, Standby::OnTrial);
         explorer.begin(now, &[]);
         now += PAUSE_MIN;
-        assert_eq!(train(&mut explorer, &mut now, Standby::OnTrial), 16);
-        assert!(explorer.trials().is_on(PATH));
+        train(&mut explorer, &mut now, Standby::OnTrial);
+        assert!(explorer.doubted().has(PATH));
     }
 
     #[test]
@@ -280,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_never_chosen_while_others_carry_and_it_does_not() {
+    fn what_others_carried_is_counted_until_a_path_carries_something_itself() {
         let mut explorer = Explorer::new(Time::ZERO);
-        explorer.on_content(Time::ZERO, LinkId(0), NEVER_CHOSEN_BYTES as usize);
-        assert!(!explorer.is_never_chosen(PATH));
-        explorer.on_content(Time::ZERO, LinkId(0), 1);
-        assert!(explorer.is_never_chosen(PATH) && !explorer.is_never_chosen(LinkId(0)));
-        explorer.on_content(Time::ZERO, PATH, 1);
-        assert!(!explorer.is_never_chosen(PATH));
+        explorer.on_content(LinkId(0), 1_000);
+        explorer.on_content(LinkId(0), 1_000);
+        assert_eq!(explorer.given_others_bytes(PATH), 2_000);
+        assert_eq!(explorer.given_others_bytes(LinkId(0)), 0);
+        explorer.on_content(PATH, 1);
+        assert_eq!(explorer.given_others_bytes(PATH), 0);
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod status;
 mod surveys;
 mod tracing;
 mod transmit;
-mod trials;
 mod twins;
 
 use crate::link::thresholds::KEEPALIVE_IDLE;

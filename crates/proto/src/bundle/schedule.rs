@@ -19,7 +19,7 @@ use crate::link::thresholds::LOSS_TOLERATED;
 
 use smallvec::SmallVec;
 
-use super::trials::{Trials, is_slow};
+use super::explore::Doubted;
 use crate::LinkId;
 use crate::limits::PATHS_MAX;
 use crate::link::{Flight, Path, PathState};
@@ -34,8 +34,10 @@ const BULK_BYTES: usize = 128 * 1024;
 /// Lost content is resent on a lossy path only if that path delivers all of it at least this many times sooner.
 const MUCH_SOONER: f64 = 2.0;
 
-/// A path is used if the bundle gains at least this factor by it.
+/// A path is used if the bundle gains at least this factor by it, …
 const GAIN_MIN: f64 = 1.05;
+/// … and never if it is slower than the fastest by more than this factor: 6% more speed is not worth waiting for its packets.
+const SLOWER_MAX: f64 = 16.0;
 /// Share of the sender's window that is in flight when the window sets the pace. The rest waits to be read, or waits
 /// for its acknowledgement. (Simulated: 0.77 with three links and a far one.)
 const WINDOW_USED: f64 = 0.8;
@@ -50,7 +52,7 @@ pub(super) struct Demand<'a> {
     /// What who sends it has under way at most.
     pub window_bytes: u64,
     /// Paths that were slow and may still be.
-    pub trials: &'a Trials,
+    pub doubted: &'a Doubted,
 }
 
 /// How a path may be used now.
@@ -92,7 +94,7 @@ pub(super) fn choose<'a>(
     demand: Demand<'_>,
 ) -> Option<(LinkId, Why)> {
     let mut paths = eligible(paths);
-    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
+    let standby = decide_standby(&paths, demand.window_bytes, demand.doubted);
     paths.retain(|(id, _)| standby.of(*id).is_none());
     if demand.lost_bytes > 0 {
         retain_sure(&mut paths, demand.lost_bytes as u64);
@@ -143,7 +145,7 @@ pub(super) fn weigh<'a>(
     demand: &Demand<'_>,
 ) -> SmallVec<[Weighed; PATHS_MAX]> {
     let paths = eligible(paths);
-    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
+    let standby = decide_standby(&paths, demand.window_bytes, demand.doubted);
     let queued = demand.queued_bytes as u64;
     let weighed = paths.iter().map(|&(id, p)| Weighed {
         id,
@@ -221,16 +223,19 @@ impl StandbySet {
 
 /// Which paths are on standby while what is sent has `window_bytes` under way at most. (Whether a path is
 /// [never chosen](Standby::NeverChosen) shows only later.)
-fn decide_standby(paths: &Paths<'_>, window_bytes: u64, trials: &Trials) -> StandbySet {
-    let fastest = paths.iter().map(|(_, p)| p.rate()).fold(0.0, f64::max);
+fn decide_standby(paths: &Paths<'_>, window_bytes: u64, doubted: &Doubted) -> StandbySet {
+    let believed = |(id, p): &(LinkId, &Flight)| doubted.believed(*id, p.rate());
+    let fastest = paths.iter().map(believed).fold(0.0, f64::max);
     let mut standby = StandbySet::default();
-    for (id, p) in paths {
+    let is_slow = |rate: f64| rate * SLOWER_MAX < fastest;
+    for path in paths {
+        let (id, p) = path;
         let bit = id.bit();
         // One that was never given much to carry, or still becomes faster, may be as fast as any.
-        let is_known = p.rate_is_settled() || trials.is_on(*id);
-        if is_known && is_slow(p.rate(), fastest) {
+        let is_known = p.rate_is_settled() || doubted.has(*id);
+        if is_known && is_slow(p.rate()) {
             standby.slow |= bit;
-        } else if p.rate() < fastest && trials.was_slow_beside(*id, fastest) {
+        } else if is_slow(believed(path)) && doubted.has(*id) {
             standby.on_trial |= bit;
         }
     }
@@ -300,17 +305,19 @@ pub(crate) struct StandbyPath {
     pub window_packets: u32,
 }
 
-/// The paths on standby: `never_chosen` says which are given nothing though they may be.
+/// The paths on standby. One is never chosen if others were given a whole window since it was given anything, though it may
+/// be.
 pub(super) fn on_standby<'a>(
     paths: impl Iterator<Item = (LinkId, &'a Path)> + Clone,
     demand: &Demand<'_>,
-    never_chosen: impl Fn(LinkId) -> bool,
+    given_others_bytes: impl Fn(LinkId) -> u64,
 ) -> SmallVec<[StandbyPath; PATHS_MAX]> {
     let paths = eligible(paths);
-    let standby = decide_standby(&paths, demand.window_bytes, demand.trials);
+    let standby = decide_standby(&paths, demand.window_bytes, demand.doubted);
     let is_bulk = demand.queued_bytes >= BULK_BYTES;
     let on_standby = paths.iter().filter_map(|&(id, path)| {
-        let never_chosen = (is_bulk && never_chosen(id)).then_some(Standby::NeverChosen);
+        let never_chosen = is_bulk && given_others_bytes(id) > demand.window_bytes;
+        let never_chosen = never_chosen.then_some(Standby::NeverChosen);
         Some(StandbyPath {
             id,
             why: standby.of(id).or(never_chosen)?,

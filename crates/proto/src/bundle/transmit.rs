@@ -228,7 +228,7 @@ impl Bundle {
         if let Some(relays) = self.relays.as_mut().filter(|_| !relayed) {
             relays.queue.on_own(end);
         }
-        self.explorer.on_content(now, id, end);
+        self.explorer.on_content(id, end);
         self.note_carried(now, end, context);
         self.busy_until = now + TRIM_AFTER;
         self.transmit(now, id, end, datagram_bytes.min(end), context)
@@ -272,7 +272,7 @@ impl Bundle {
             queued_bytes,
             lost_bytes,
             window_bytes: self.ops.window_bytes(),
-            trials: self.explorer.trials(),
+            doubted: self.explorer.doubted(),
         }
     }
 
@@ -331,9 +331,9 @@ impl Bundle {
     /// what is mirrored, on the best other path; and what a path on standby is explored with.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
-            let never_chosen = |id| self.explorer.is_never_chosen(id);
+            let given_others = |id| self.explorer.given_others_bytes(id);
             let paths = self.open_paths(blocked);
-            let on_standby = schedule::on_standby(paths, &self.demand(false), never_chosen);
+            let on_standby = schedule::on_standby(paths, &self.demand(false), given_others);
             self.explorer.begin(now, &on_standby);
         }
         let (paths, waiting) = (&self.paths, self.mirror.len() as u64 + 1);
