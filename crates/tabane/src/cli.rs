@@ -22,7 +22,7 @@ use crate::mpi::MpiArgs;
 use crate::ping::{self, PingArgs};
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
-use crate::status::{self, AskError, Check, Colours, MembersReport, StatusReport};
+use crate::status::{self, AskError, Check, Colours, Detail, MembersReport, StatusReport};
 use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo, trace};
 
 mod panic;
@@ -522,7 +522,11 @@ fn shown_status(args: &StatusArgs, value: serde_json::Value) -> Result<(String, 
         let check = Check::of(&report);
         return Ok((check.line, check.code));
     }
-    let table = status::render(&report, Colours::wanted(is_terminal));
+    let detail = match args.peer {
+        Some(_) => Detail::Whole,
+        None => Detail::Row,
+    };
+    let table = status::render(&report, detail, Colours::wanted(is_terminal));
     let clear = if args.watch && is_terminal { CLEAR } else { "" };
     Ok((format!("{clear}{table}"), exit_codes::OK))
 }

@@ -192,3 +192,42 @@ fn another_address_with_the_same_port_is_served_after_a_reload() {
     let log = cluster.log(0);
     assert!(!log.contains("cannot be served"), "{log}");
 }
+
+#[test]
+fn what_the_daemon_finds_wrong_is_in_status_log_and_metrics_until_it_is_mended() {
+    let cluster = cluster_with_metrics();
+    let past = ["10.99.0.2/32", "via", "10.77.0.2"];
+    let route = |verb| {
+        let words = [&["route", verb], &past[..]].concat();
+        cluster.lab().ip(0, &words).expect("is changed");
+    };
+    route("add");
+    let metric = "tabane_finding{code=\"vnic_route\",severity=\"degraded\"} 1";
+    scrape_until(&cluster, &[metric]);
+    let status = cluster.status(0).expect("status");
+    let found = &status["node"]["findings"];
+    assert_eq!(found[0]["code"], "vnic_route", "{found:#}");
+    assert_eq!(found[0]["peers"], serde_json::json!(["n1"]), "{found:#}");
+    assert!(found[0]["mend"].is_string(), "{found:#}");
+    let said = |words: &[&str]| {
+        let mut command = cluster.tabane(0);
+        command.args(words);
+        let done = output("tabane status", command, PATIENCE).expect("ends");
+        (done.status.code(), text(&done.stdout))
+    };
+    let (_, shown) = said(&["status"]);
+    assert!(shown.contains("[vnic_route]"), "{shown}");
+    let (code, checked) = said(&["status", "--check"]);
+    assert_eq!(code, Some(1), "{checked}");
+    assert!(checked.contains("[vnic_route]"), "{checked}");
+
+    route("del");
+    eventually("nothing is found any more", || {
+        !scrape(&cluster).contains("vnic_route")
+    });
+    let log = cluster.log(0);
+    assert_eq!(count(&log, "found: Packets to n1 "), 1, "{log}");
+    assert_eq!(count(&log, "no longer: Packets to n1 "), 1, "{log}");
+    let other = cluster.log(1);
+    assert_eq!(count(&other, "found: "), 0, "{other}");
+}

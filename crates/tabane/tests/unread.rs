@@ -115,7 +115,14 @@ fn others_go_on(cluster: &Cluster) {
 /// What doctor says of programs that do not read.
 fn unread_findings(cluster: &Cluster, node: usize) -> Vec<Value> {
     let mut doctor = cluster.lab().command(node, env!("CARGO_BIN_EXE_tabane"));
-    doctor.args(["doctor", "--json", "--seconds", "0.5", "--config"]);
+    doctor.args([
+        "doctor",
+        "--alone",
+        "--json",
+        "--seconds",
+        "0.5",
+        "--config",
+    ]);
     doctor.arg(cluster.file());
     let said = output("tabane doctor", doctor, PATIENCE).expect("it ends");
     let said: Value = serde_json::from_slice(&said.stdout).expect("is JSON");

@@ -1,6 +1,8 @@
-//! Any bytes as what the daemons of two nodes say each other of a measurement: lines, in pieces of any size.
+//! Any bytes as what the daemons of two nodes say each other of a measurement, or of what is wrong: lines, in pieces of any
+//! size.
 
 use tabane_program::bench::words::{Answer, LINE_BYTES_MAX, Lines, Question, is_datagram};
+use tabane_program::doctor::words as looked;
 
 /// Feeds it `bytes`: the first says how long the pieces are.
 pub fn run(bytes: &[u8]) {
@@ -36,5 +38,13 @@ fn read(line: &[u8]) {
     if let Ok(answer) = Answer::parse(line) {
         let said = answer.to_line();
         assert_eq!(Answer::parse(&said), Ok(answer));
+    }
+    if let Ok(question) = looked::Question::parse(line) {
+        assert_eq!(looked::Question::parse(&question.to_line()), Ok(question));
+    }
+    if let Ok(answer) = looked::Answer::parse(line) {
+        let said = answer.to_line();
+        assert!(said.len() <= LINE_BYTES_MAX, "{answer:?}");
+        assert!(looked::Answer::parse(&said).is_ok(), "{answer:?}");
     }
 }

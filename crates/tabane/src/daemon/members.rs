@@ -11,9 +11,10 @@ use tabane_proto::link::PathState;
 use tabane_proto::wire::{Member, Verdict};
 use tabane_proto::{Event, Guests, Joining, LinkId, Node, PartedWhy, PeerId, Time};
 
+use super::configured::{peer_config, peers_with_nic};
 use super::log::{self, Line};
 use super::report::unix_ms;
-use super::run::{Daemon, peer_config, peers_with_nic};
+use super::run::Daemon;
 use crate::agent::Directory;
 use crate::status::{MemberStatus, MembersReport, Reached, SCHEMA};
 use crate::topo;

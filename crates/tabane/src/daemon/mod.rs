@@ -2,7 +2,12 @@
 
 mod bench;
 pub mod closing;
+mod configured;
+mod consult;
+mod conversation;
 mod events;
+mod health;
+mod lately;
 mod limits;
 mod lines;
 pub mod log;
@@ -24,7 +29,7 @@ mod steering;
 mod survey;
 mod tracing;
 
+pub(crate) use configured::{add_peers, engine};
 pub use nic::NAME as NIC_NAME;
 pub(crate) use report::unix_ms;
 pub use run::{ALREADY, Life, up};
-pub(crate) use run::{add_peers, engine};

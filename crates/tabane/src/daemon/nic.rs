@@ -12,10 +12,11 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
 use tabane_proto::{Node, PeerId, Time};
 
+use super::configured::peers_with_nic;
 use super::log;
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
-use super::run::{TOKEN_NIC, peers_with_nic};
+use super::run::TOKEN_NIC;
 use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash};
 
 /// Its name.

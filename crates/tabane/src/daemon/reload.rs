@@ -11,10 +11,11 @@ use tabane_proto::crypto::public_key;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, PeerId};
 
+use super::configured::{link_specs, peer_config, peers_with_nic, relay_config};
 use super::log;
 use super::nic;
 use super::outside::{gateway_differences, gateway_words};
-use super::run::{Daemon, link_specs, peer_config};
+use super::run::Daemon;
 use crate::cli;
 use crate::metrics::MetricsServer;
 use crate::status::ReloadReport;
@@ -181,8 +182,7 @@ impl Daemon {
             agent.set_access(super::run::access(&new, is_for_all));
         }
         self.tell_nic(&new, me, &peers);
-        turn.node
-            .set_relay(turn.now, super::run::relay_config(new.mesh));
+        turn.node.set_relay(turn.now, relay_config(new.mesh));
         if new.join != self.cluster.join {
             turn.node
                 .set_seeds(turn.now, &super::members::seeds(&new, me));
@@ -198,7 +198,7 @@ impl Daemon {
         let (Some(nic), Some((own, _))) = (&mut self.nic, new.nodes[me].vnic) else {
             return;
         };
-        nic.set_peers(own, &super::run::peers_with_nic(new, peers));
+        nic.set_peers(own, &peers_with_nic(new, peers));
         let mtu_bytes = new.vnic.mtu_bytes;
         if mtu_bytes != self.cluster.vnic.mtu_bytes
             && let Err(error) = nic.set_mtu(mtu_bytes)

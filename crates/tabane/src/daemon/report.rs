@@ -60,7 +60,9 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             uptime_s: turn.now.since(daemon.started).as_secs(),
             wire: daemon.cluster.wire,
             limits_hit: limits::hit(daemon, turn),
+            limits_hit_lately: BTreeMap::new(),
             dropped: dropped(turn),
+            dropped_lately: BTreeMap::new(),
             vnic: daemon
                 .nic
                 .as_ref()
@@ -74,6 +76,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             bundles_direct: bundles.direct,
             bundles_max: bundles.limit,
             gateway: daemon.gateway_status(turn.now),
+            findings: daemon.health.findings(),
         },
         peers,
         refused: refused(daemon, turn.now),

@@ -2,10 +2,9 @@
 
 use core::time::Duration;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, MeshSpec, NodeSpec, Problem, Wire};
-use tabane_engine::{Engine, EngineConfig, HOST_TOKENS, Host, LinkSpec, LoopTurn, SPIN, Setback};
+use tabane_cluster::{Cluster, Problem};
+use tabane_engine::{Engine, HOST_TOKENS, Host, LoopTurn, Setback};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -15,12 +14,14 @@ use tabane_io::signals::{Signal, Signals};
 use tabane_io::sockets::{Audience, Lease, Sockets};
 use tabane_io::systemd::State;
 use tabane_io::udp::RECEIVE_BUFFER_BYTES;
-use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::op::OpEvent;
-use tabane_proto::wire::WireMode;
-use tabane_proto::{Event, LinkId, Node, PeerConfig, PeerId, RelayConfig, Time};
+use tabane_proto::{Event, Node, PeerId, Time};
 
 use super::bench::Bench;
+use super::configured::{add_peers, engine};
+use super::consult::Consult;
+use super::health::Health;
+use super::lately::Lately;
 use super::lines::{Allowance, Lines, PeerLines};
 use super::log::{self, Line};
 use super::manager::Manager;
@@ -147,6 +148,9 @@ pub(super) struct Daemon {
     pub traces: Traces,
     pub bench: Bench,
     pub pings: Pings,
+    pub health: Health,
+    pub lately: Lately,
+    pub consult: Consult,
     pub control: Option<ControlServer>,
     _lease: Lease,
     pub metrics: Option<MetricsServer>,
@@ -166,6 +170,28 @@ pub(super) struct Daemon {
     /// Limits on log lines about events, and about the virtual NIC's, that the loop cannot wait for.
     no_events: Lines,
     no_word_of_nic: Lines,
+}
+
+/// What serves programs under `tabane run`.
+fn new_agent(
+    engine: &Engine,
+    handover: HandoverListener,
+    cluster: &Cluster,
+    life: Life,
+) -> Result<Agent, String> {
+    let access = access(cluster, life.is_for_all());
+    let (poller, now) = (engine.poller(), engine.now());
+    Agent::new(poller, handover, life.only_of(), access, cluster.run, now)
+        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))
+}
+
+/// Who looks after this node, if it is here for everybody.
+fn health(cluster: &Cluster, me: usize, life: Life) -> Result<Health, String> {
+    if !life.is_for_all() {
+        return Ok(Health::default());
+    }
+    Health::start(&cluster.file, &cluster.nodes[me].name)
+        .map_err(|e| format!("cannot look after this node: {e}"))
 }
 
 impl Daemon {
@@ -190,21 +216,14 @@ impl Daemon {
             .filter(|_| life.is_for_all())
             .map(|address| open_nic(cluster, address, &peers))
             .transpose()?;
-        let mut agent = Agent::new(
-            engine.poller(),
-            handover,
-            life.only_of(),
-            access(cluster, life.is_for_all()),
-            cluster.run,
-            engine.now(),
-        )
-        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
+        let mut agent = new_agent(&engine, handover, cluster, life)?;
         agent.gateway = outside::open(&engine, cluster, me, &peers, life.is_for_all());
         wait_for_signals(&engine, &signals)?;
         let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
         // Not before what only root can make is there, and not after the first thread: each has its own.
         give_up_privileges(&lease);
         let metrics = serve_own_metrics(cluster, me, life.is_for_all())?;
+        let health = health(cluster, me, life)?;
         let started = engine.now();
         let steers = cluster.mptcp && life.is_for_all();
         let helm = steers.then(|| Helm::start(engine.poller(), started));
@@ -227,6 +246,9 @@ impl Daemon {
             traces: Traces::default(),
             bench: Bench::default(),
             pings: Pings::default(),
+            health,
+            lately: Lately::new(started),
+            consult: Consult::default(),
             control: Some(control),
             _lease: lease,
             metrics,
@@ -257,6 +279,7 @@ impl Daemon {
             let patience = self.outside_patience(engine.now(), patience);
             let patience = self.bench.patience(engine.now(), patience);
             let patience = self.pings.patience(engine.now(), patience);
+            let patience = self.consult.patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // If it lasts, the service manager ends the daemon.
@@ -264,6 +287,7 @@ impl Daemon {
             }
             self.turn_bench(&mut engine);
             self.turn_pings(&mut engine);
+            self.turn_consult(&mut engine);
             self.stop |= self.is_unused(engine.now(), &engine.node);
             self.stop |= self.stop_at.is_some_and(|at| at <= engine.now());
         }
@@ -335,7 +359,11 @@ impl Daemon {
         client: u64,
     ) -> Response {
         match request {
-            Request::Status => Response::Status(Box::new(super::report::report(self, turn))),
+            Request::Status => {
+                let mut report = super::report::report(self, turn);
+                self.lately.note(turn.now, &mut report.node);
+                Response::Status(Box::new(report))
+            }
             Request::Nodes => Response::Nodes(NodesReport::of(&self.cluster, self.me)),
             Request::Members => Response::Members(self.members(turn)),
             Request::Reload { .. } | Request::Leave if caller == Caller::Anyone => Response::Error(
@@ -363,6 +391,9 @@ impl Daemon {
             Request::Ping { peer, interval_ms } => self
                 .begin_ping(turn.now, (client, caller), &peer, interval_ms)
                 .map_or_else(Response::Error, Response::Ping),
+            Request::Consult { peer } => self
+                .begin_consult(turn, client, peer.as_deref())
+                .map_or_else(Response::Error, Response::Consult),
             Request::Topo { measure } => {
                 if measure {
                     self.begin_survey(turn.now, turn.node);
@@ -395,7 +426,7 @@ impl Daemon {
 
     /// Handles a stream's event: the stream is a measurement's, the agent's, or nobody's.
     fn on_stream(&mut self, now: Time, node: &mut Node, peer: PeerId, event: OpEvent) {
-        if self.bench.event(now, node, peer, event) {
+        if self.bench.event(now, node, peer, event) || self.consult.event(now, node, peer, event) {
             return;
         }
         if let Some(mut agent) = self.agent.take() {
@@ -489,100 +520,6 @@ fn warn_of_small_buffers(engine: &Engine) {
              `sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}`, or give CAP_NET_ADMIN"
         ));
     }
-}
-
-/// The links of a node, as the loop wants them.
-pub(super) fn link_specs(node: &NodeSpec) -> Vec<LinkSpec> {
-    let spec = |(i, address)| LinkSpec {
-        id: LinkId(i as u8),
-        address,
-    };
-    node.addresses().map(spec).collect()
-}
-
-/// A peer, as the node wants it.
-pub(super) fn peer_config(node: &NodeSpec, port: u16) -> PeerConfig {
-    let mut addresses = [None; LINKS_MAX];
-    for (link, address) in node.addresses() {
-        addresses[link] = Some((address, port).into());
-    }
-    PeerConfig {
-        name: node.name.clone(),
-        addresses,
-        public: node.public.map(|key| key.0),
-    }
-}
-
-/// The peers that have a virtual NIC, and its addresses.
-pub(super) fn peers_with_nic(
-    cluster: &Cluster,
-    peers: &[(PeerId, usize)],
-) -> Vec<(PeerId, IpAddr)> {
-    let with_nic = |(peer, node): &(PeerId, usize)| Some((*peer, cluster.nodes[*node].vnic?.0));
-    peers.iter().filter_map(with_nic).collect()
-}
-
-/// The loop of node `me`, and messages about the links.
-///
-/// # Errors
-/// In words for people.
-pub(crate) fn engine(cluster: &Cluster, me: usize) -> Result<(Engine, Vec<String>), String> {
-    let spec = &cluster.nodes[me];
-    Engine::new(EngineConfig {
-        name: spec.name.clone(),
-        keys: cluster.keys(),
-        private: cluster.node_key.as_ref().map(|key| *key.bytes()),
-        public: spec.public.map(|key| key.0),
-        wire: match cluster.wire {
-            Wire::Encrypted => WireMode::Encrypted,
-            Wire::Plain => WireMode::Plain,
-        },
-        port: cluster.port,
-        links: link_specs(spec),
-        spin: SPIN,
-        features: 0,
-        relay: Some(relay_config(cluster.mesh)),
-        guests: Some(super::members::guests(cluster, me)),
-    })
-    .map_err(|e| e.to_string())
-}
-
-/// The node's settings for relaying.
-pub(super) fn relay_config(mesh: MeshSpec) -> RelayConfig {
-    RelayConfig {
-        forwards: mesh.relay,
-        mbps_max: mesh.relay_mbps,
-        bundles_max: mesh.bundles,
-    }
-}
-
-/// Tells the node of all others of the cluster file, and where it may ask to join: the others' numbers in the loop,
-/// and in the file.
-///
-/// # Errors
-/// In words for people.
-pub(crate) fn add_peers(
-    engine: &mut Engine,
-    cluster: &Cluster,
-    me: usize,
-) -> Result<Vec<(PeerId, usize)>, String> {
-    let mut peers = Vec::new();
-    let now = engine.now();
-    for (index, node) in cluster
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| *index != me)
-    {
-        let peer = peer_config(node, cluster.port);
-        peers.push((
-            engine.node.add_peer(now, peer).map_err(|e| e.to_string())?,
-            index,
-        ));
-    }
-    let seeds = super::members::seeds(cluster, me);
-    engine.node.set_seeds(now, &seeds);
-    Ok(peers)
 }
 
 impl Host for Daemon {

@@ -1,10 +1,12 @@
 //! Doctor's findings, and what it examined.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use crate::status::Severity;
 
 /// The kind of a finding. The names are an interface for programs; `docs/doctor.md`
 /// describes each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// No daemon runs in this network namespace.
@@ -111,26 +113,18 @@ pub enum Cause {
     OutsideFull,
     /// Hosts outside begin connections that they do not confirm.
     OutsideFlood,
-}
-
-/// How bad, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// A peer or the outside cannot be reached, or one is about to be confused with another.
-    Unreachable,
-    /// A link does not carry: no redundancy, less speed.
-    Degraded,
-    /// It works, slower than it could.
-    Slow,
-    /// It has no measured cost, but may have one some day.
-    Note,
+    /// A peer of a later version has found what this one has no name for.
+    Other,
 }
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
+    /// The node that has found it, and where its cause is, as far as that is known; empty: this one.
+    #[serde(default)]
+    pub node: String,
     /// The kind.
+    #[serde(deserialize_with = "cause_or_other")]
     pub cause: Cause,
     /// How bad.
     pub severity: Severity,
@@ -150,10 +144,25 @@ pub struct Finding {
     pub mend: Vec<String>,
 }
 
+/// A cause, by its name.
+fn cause_or_other<'de, D: Deserializer<'de>>(from: D) -> Result<Cause, D::Error> {
+    let name = serde_json::Value::from(String::deserialize(from)?);
+    Ok(serde_json::from_value(name).unwrap_or(Cause::Other))
+}
+
+impl Cause {
+    /// Its name, as in the JSON.
+    pub fn name(self) -> String {
+        let name = serde_json::to_value(self).unwrap_or_default();
+        name.as_str().unwrap_or_default().to_owned()
+    }
+}
+
 impl Finding {
     /// A finding without a node or link.
     pub fn new(cause: Cause, severity: Severity, what: impl Into<String>) -> Finding {
         Finding {
+            node: String::new(),
             cause,
             severity,
             peers: Vec::new(),
@@ -213,6 +222,17 @@ pub struct Unseen {
     pub why: String,
 }
 
+/// What another node's daemon says when it is asked what is wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opinion {
+    /// That node.
+    pub node: String,
+    /// What it finds wrong with itself and the way to who asks, worst first.
+    pub findings: Vec<Finding>,
+    /// Why it said nothing, in words; `None`: it did.
+    pub trouble: Option<String>,
+}
+
 /// All that doctor says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
@@ -226,7 +246,9 @@ pub struct Diagnosis {
     pub watched_s: f64,
     /// What was examined, in words.
     pub looked_at: String,
-    /// The findings, worst first.
+    /// The other nodes whose daemons have said what they find.
+    pub asked: Vec<String>,
+    /// The findings of all, worst first.
     pub findings: Vec<Finding>,
     /// The checks.
     pub checked: Vec<&'static str>,

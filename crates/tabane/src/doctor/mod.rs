@@ -3,20 +3,22 @@
 
 pub mod facts;
 pub mod finding;
+mod joint;
 pub mod judge;
 mod show;
+pub mod words;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use tabane_cluster::DEFAULT_PATH;
 
-use crate::status::{Colours, PeerState};
+use crate::status::{Colours, PeerState, ask_consult, ask_here};
 use crate::{cli, exit_codes};
 use facts::{Facts, Order};
-use finding::{Cause, Diagnosis, SCHEMA, Severity};
+use finding::{Cause, Diagnosis, Finding, Opinion, SCHEMA, Severity, Unseen};
 
 /// Arguments of `tabane doctor`.
 #[derive(Debug, Args)]
@@ -30,6 +32,9 @@ pub struct DoctorArgs {
     /// Fill the bundle with PEER meanwhile, to see what the links can carry
     #[arg(long, requires = "peer")]
     pub measure: bool,
+    /// Do not ask the peers' daemons what they find
+    #[arg(long)]
+    pub alone: bool,
     /// One line of JSON instead of text; docs/doctor.md describes it
     #[arg(long)]
     pub json: bool,
@@ -58,7 +63,11 @@ pub fn run(args: &DoctorArgs) -> u8 {
         peer: args.peer.clone(),
         watch: Duration::from_secs_f64(args.seconds),
         measure: args.measure,
+        is_quiet: false,
     };
+    let peer = args.peer.clone();
+    // Both look at the same time.
+    let others = (!args.alone).then(|| std::thread::spawn(move || opinions(peer.as_deref())));
     let facts = match facts::gather(&order) {
         Ok(facts) => facts,
         Err(words) => {
@@ -66,7 +75,8 @@ pub fn run(args: &DoctorArgs) -> u8 {
             return exit_codes::CONFIGURATION;
         }
     };
-    let diagnosis = diagnose(&facts);
+    let others = others.and_then(|thread| thread.join().ok());
+    let diagnosis = join(diagnose(&facts), others.unwrap_or_default());
     let text = match args.json {
         true => serde_json::to_string(&diagnosis).unwrap_or_default() + "\n",
         false => show::text(&diagnosis, Colours::wanted(io::stdout().is_terminal())),
@@ -75,6 +85,49 @@ pub fn run(args: &DoctorArgs) -> u8 {
         exit_codes::OK => exit_code(&diagnosis),
         failed => failed,
     }
+}
+
+/// What the connected peers find wrong, or this one; nothing if no daemon can ask them.
+fn opinions(peer: Option<&str>) -> Vec<Opinion> {
+    let Ok((begun, lines)) = ask_here(|sockets| ask_consult(sockets, peer)) else {
+        return Vec::new();
+    };
+    // The daemon waits for peers, and says so of those that do not answer.
+    let patience = lines.get_ref().set_read_timeout(Some(OPINIONS_MAX));
+    let mut said: Vec<Opinion> = Vec::new();
+    let read = lines.lines().map_while(Result::ok);
+    for line in read.take(begun.asked.len()) {
+        said.extend(serde_json::from_str::<Opinion>(&line));
+    }
+    let is_missing = |name: &&String| !said.iter().any(|opinion| opinion.node == **name);
+    let missing: Vec<Opinion> = (begun.asked.iter().filter(is_missing))
+        .map(|name| Opinion {
+            node: name.clone(),
+            findings: Vec::new(),
+            trouble: Some("this node's daemon did not say what it answered".to_owned()),
+        })
+        .collect();
+    drop(patience);
+    said.extend(missing);
+    // As they were asked, whoever was first.
+    said.sort_by_key(|opinion| begun.asked.iter().position(|name| *name == opinion.node));
+    said
+}
+
+/// One verdict of this node's and the others'.
+fn join(mut diagnosis: Diagnosis, others: Vec<Opinion>) -> Diagnosis {
+    let node = diagnosis.node.clone().unwrap_or_default();
+    diagnosis.findings = joint::joined(&node, diagnosis.findings, &others);
+    for opinion in others {
+        match opinion.trouble {
+            Some(why) => diagnosis.unseen.push(Unseen {
+                what: format!("what {} finds", opinion.node),
+                why,
+            }),
+            None => diagnosis.asked.push(opinion.node),
+        }
+    }
+    diagnosis
 }
 
 /// What the doctor says, as text, of the cluster file at `config` and this machine: for a report.
@@ -89,9 +142,58 @@ pub fn text_of(config: &Path, watch: Duration) -> Result<String, String> {
         peer: None,
         watch,
         measure: false,
+        is_quiet: false,
     };
     let diagnosis = diagnose(&facts::gather(&order)?);
     Ok(show::text(&diagnosis, Colours::Off))
+}
+
+/// How long the daemon may take to say what peers answer.
+const OPINIONS_MAX: Duration = Duration::from_secs(15);
+
+/// What is wrong with `node` here, and on the ways to `peer` or to all; the cluster file is at `config`. Worst first; no notes.
+/// It sends what `tabane doctor` does.
+///
+/// # Errors
+/// Why nothing can be looked at, in words.
+pub fn findings_for(
+    config: &Path,
+    node: &str,
+    peer: Option<String>,
+    watch: Duration,
+) -> Result<Vec<Finding>, String> {
+    let order = Order {
+        file_is_named: false,
+        file: config.to_owned(),
+        node: Some(node.to_owned()),
+        peer,
+        watch,
+        measure: false,
+        is_quiet: false,
+    };
+    let mut findings = judge::judge(&facts::gather(&order)?);
+    findings.retain(|finding| finding.severity != Severity::Note);
+    Ok(findings)
+}
+
+/// What is wrong with `node` here, as its daemon and the kernel tell without anything being sent; the cluster file is at
+/// `config`. Worst first; no notes.
+///
+/// # Errors
+/// Why nothing can be looked at, in words.
+pub fn quiet_findings(config: &Path, node: &str, watch: Duration) -> Result<Vec<Finding>, String> {
+    let order = Order {
+        file_is_named: false,
+        file: config.to_owned(),
+        node: Some(node.to_owned()),
+        peer: None,
+        watch,
+        measure: false,
+        is_quiet: true,
+    };
+    let mut findings = judge::judge(&facts::gather(&order)?);
+    findings.retain(|finding| finding.severity != Severity::Note);
+    Ok(findings)
 }
 
 /// The diagnosis from these facts.
@@ -102,6 +204,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
         daemon: facts.daemon.is_some(),
         watched_s: facts.seconds,
         looked_at: looked_at(facts),
+        asked: Vec::new(),
         findings: judge::judge(facts),
         checked: judge::CHECKED.to_vec(),
         unseen: facts.unseen.clone(),
@@ -110,7 +213,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 
 /// 0 all well, 1 something is wrong, 3 no daemon runs.
 fn exit_code(diagnosis: &Diagnosis) -> u8 {
-    let is_wrong = |f: &finding::Finding| f.severity != Severity::Note;
+    let is_wrong = |f: &Finding| f.severity != Severity::Note;
     if diagnosis
         .findings
         .iter()

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::finding::{Diagnosis, Finding, Severity};
-use crate::status::Colours;
+use super::judge::words;
+use crate::status::{Colours, clean};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -16,20 +17,30 @@ pub fn text(diagnosis: &Diagnosis, colours: Colours) -> String {
         .iter()
         .partition(|f| f.severity == Severity::Note);
     let node = diagnosis.node.as_deref().unwrap_or("this machine");
+    let asked = match diagnosis.asked.as_slice() {
+        [] => String::new(),
+        all => format!("; asked {}", words::nodes(all)),
+    };
     let _ = writeln!(
         out,
-        "{node}: {} ({})",
+        "{node}: {} ({}{asked})",
         headline(findings.len()),
         diagnosis.looked_at
     );
+    let of = |finding: &Finding| match finding.node.as_str() {
+        "" => String::new(),
+        other if Some(other) == diagnosis.node.as_deref() => String::new(),
+        other => format!("At {}: ", clean(other)),
+    };
     for (number, finding) in findings.iter().enumerate() {
         out.push('\n');
-        paragraph(&mut out, &format!("{}. ", number + 1), finding, colours);
+        let begin = format!("{}. {}", number + 1, of(finding));
+        paragraph(&mut out, &begin, finding, colours);
     }
     if !notes.is_empty() {
         out.push_str("\nWorth knowing, though it costs nothing that was measured:\n");
         for finding in notes {
-            paragraph(&mut out, "-  ", finding, colours);
+            paragraph(&mut out, &format!("-  {}", of(finding)), finding, colours);
         }
     }
     if findings.is_empty() {

@@ -1,6 +1,8 @@
 //! Every metric there is: its name, type, unit, labels, meaning, and where in
 //! the report its values are. `docs/metrics.md` says the same to users.
 
+use std::collections::BTreeMap;
+
 use tabane_cluster::Wire;
 
 use super::exposition::Samples;
@@ -131,6 +133,23 @@ const FAMILIES: &[Family] = &[
         labels: &[],
         help: "How long the daemon's loop has worked. It has one thread: a second of it in a second is all there is.",
         samples: |report, out| out.add(&[], report.node.busy_us as f64 * 1e-6),
+    },
+    Family {
+        name: "tabane_finding",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: &["code", "severity"],
+        help: "How many findings of this code the daemon has now; absent if none. `tabane doctor` explains the codes.",
+        samples: |report, out| {
+            let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+            for finding in &report.node.findings {
+                let of = (finding.code.as_str(), finding.severity.name());
+                *counts.entry(of).or_default() += 1;
+            }
+            for ((code, severity), count) in counts {
+                out.add(&[code, severity], f64::from(count));
+            }
+        },
     },
     Family {
         name: "tabane_link_up",

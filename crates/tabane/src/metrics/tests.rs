@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 29] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 30] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -162,9 +162,14 @@ fn a_report_as_metrics() {
             Some(40.0),
         ),
         (
+            "tabane_finding",
+            &[("code", "vnic_route"), ("severity", "degraded")],
+            Some(1.0),
+        ),
+        (
             "tabane_limit_hits_total",
             &[("limit", "vnic_dropped_unknown_destination")],
-            Some(3.0),
+            Some(5.0),
         ),
         (
             "tabane_dropped_datagrams_total",

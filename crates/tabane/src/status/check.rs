@@ -1,7 +1,7 @@
 //! `tabane status --check`: one line and an exit code, as Nagios, Icinga and health checks of containers want them
 //! (Monitoring Plugins Development Guidelines).
 
-use super::{PeerState, PeerStatus, StatusReport};
+use super::{PeerState, PeerStatus, Severity, StatusReport};
 use crate::exit_codes;
 
 /// What a check says.
@@ -31,6 +31,14 @@ impl Check {
                 critical.push("no gateway serves the outside addresses".to_owned());
             } else if let Some(trouble) = &gateway.trouble {
                 lost.push(format!("gateway: {trouble}"));
+            }
+        }
+        for finding in &report.node.findings {
+            let said = || format!("{} [{}]", finding.what, finding.code);
+            match finding.severity {
+                Severity::Unreachable => critical.push(said()),
+                Severity::Degraded => lost.push(said()),
+                Severity::Slow | Severity::Note => {}
             }
         }
         let (code, word) = match (critical.is_empty(), lost.is_empty()) {
@@ -99,6 +107,7 @@ mod tests {
     fn check(change: impl Fn(&mut StatusReport)) -> Check {
         let mut report = example();
         report.node.gateway = None;
+        report.node.findings.clear();
         for peer in &mut report.peers {
             (peer.state, peer.paths_up, peer.paths_configured) = (PeerState::Up, 2, 2);
             peer.relayed.clear();
@@ -147,6 +156,17 @@ mod tests {
             report.peers[1].paths_up = 1;
         });
         says(&down, 2, &["CRITICAL", " is down, 1 of 2 links to "]);
+        let found = |severity| {
+            move |report: &mut StatusReport| {
+                let mut finding = example().node.findings[0].clone();
+                finding.severity = severity;
+                report.node.findings = vec![finding];
+            }
+        };
+        says(&check(found(Severity::Slow)), 0, &["OK"]);
+        let degraded = check(found(Severity::Degraded));
+        says(&degraded, 1, &["WARNING", "[vnic_route]"]);
+        says(&check(found(Severity::Unreachable)), 2, &["CRITICAL"]);
         let nobody = check(|report| report.node.gateway = Some(GatewayStatus::default()));
         says(&nobody, 2, &["no gateway serves"]);
         says(

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tabane_cluster::plain;
 use tabane_io::sockets::{Audience, Sockets};
 
-use super::control::{MoveReport, ReloadReport, Request, Response};
+use super::control::{ConsultBegun, MoveReport, ReloadReport, Request, Response};
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
@@ -211,6 +211,22 @@ pub fn ask_ping(
     let peer = peer.to_owned();
     let (line, stream) = converse(sockets, &Request::Ping { peer, interval_ms })?;
     let begun = serde_json::from_value(read_line(&line, "ping")?);
+    let begun = begun.map_err(|e| AskError::NotUnderstood(e.to_string()))?;
+    Ok((begun, stream))
+}
+
+/// Makes the daemon with these sockets ask its connected peers, or this one, what they find wrong. Returns which it asks, and
+/// the source of lines of [`Opinion`](crate::doctor::finding::Opinion), one of each; dropping it ends the question.
+///
+/// # Errors
+/// As [`AskError`] says.
+pub fn ask_consult(
+    sockets: &Sockets,
+    peer: Option<&str>,
+) -> Result<(ConsultBegun, BufReader<UnixStream>), AskError> {
+    let peer = peer.map(str::to_owned);
+    let (line, stream) = converse(sockets, &Request::Consult { peer })?;
+    let begun = serde_json::from_value(read_line(&line, "consult")?);
     let begun = begun.map_err(|e| AskError::NotUnderstood(e.to_string()))?;
     Ok((begun, stream))
 }

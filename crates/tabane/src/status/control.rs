@@ -72,6 +72,12 @@ pub enum Request {
         /// From one round to the next.
         interval_ms: u64,
     },
+    /// Ask connected peers what they find wrong.
+    Consult {
+        /// Only this one.
+        #[serde(default)]
+        peer: Option<String>,
+    },
     /// Read the cluster file anew, and do as it says.
     Reload {
         /// Only say what would change.
@@ -100,6 +106,8 @@ pub enum Response {
     Bench(BenchBegun),
     /// To [`Request::Ping`]; lines of [`Round`](crate::ping::Round) follow, until one of both ends closes.
     Ping(PingBegun),
+    /// To [`Request::Consult`]; a line with an [`Opinion`](crate::doctor::finding::Opinion) of each peer follows.
+    Consult(ConsultBegun),
     /// To [`Request::Reload`].
     Reload(ReloadReport),
     /// The request was not understood; says why.
@@ -120,6 +128,15 @@ pub struct TraceReport {
     pub node: String,
     /// The peer.
     pub peer: String,
+}
+
+/// Which peers are asked what they find wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsultBegun {
+    /// This node.
+    pub node: String,
+    /// The peers, those that are connected.
+    pub asked: Vec<String>,
 }
 
 /// The result of rereading a cluster file.
@@ -155,7 +172,10 @@ impl Request {
 impl Response {
     /// Whether more follows it.
     pub fn goes_on(&self) -> bool {
-        matches!(self, Self::Trace(_) | Self::Bench(_) | Self::Ping(_))
+        matches!(
+            self,
+            Self::Trace(_) | Self::Bench(_) | Self::Ping(_) | Self::Consult(_)
+        )
     }
 
     /// The answer as a line.

@@ -3,6 +3,7 @@
 mod check;
 mod client;
 pub mod control;
+mod finding;
 mod gateway;
 mod members;
 mod mptcp;
@@ -20,12 +21,13 @@ pub(crate) use tests::example as example_report;
 
 pub use check::Check;
 pub use client::{
-    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_bench, ask_gateway_move, ask_here, ask_leave,
-    ask_members, ask_nodes, ask_ping, ask_reload, ask_report, ask_status, ask_topo, ask_trace,
-    read_answer,
+    ANSWER_BYTES_MAX, AskError, SILENCE_MAX, ask_bench, ask_consult, ask_gateway_move, ask_here,
+    ask_leave, ask_members, ask_nodes, ask_ping, ask_reload, ask_report, ask_status, ask_topo,
+    ask_trace, read_answer,
 };
 pub(crate) use control::to_line;
-pub use control::{MoveReport, ReloadReport, Request, Response, TraceReport};
+pub use control::{ConsultBegun, MoveReport, ReloadReport, Request, Response, TraceReport};
+pub use finding::{FindingStatus, Severity};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
 pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
@@ -41,6 +43,6 @@ pub use run::{
 };
 pub(crate) use server::is_exhausted;
 pub use server::{CLIENTS_MAX, Caller, ControlServer};
-pub use table::{Colours, render};
+pub use table::{Colours, Detail, render};
 pub(crate) use table::{clean, duration, metric, round_trip, round_trip_if_known};
 pub(crate) use unread::program as unread_program;

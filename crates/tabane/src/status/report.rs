@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use tabane_cluster::Wire;
 
+use super::finding::FindingStatus;
 use super::gateway::GatewayStatus;
 use super::mptcp::MptcpStatus;
 use super::refused::RefusedStatus;
@@ -45,9 +46,16 @@ pub struct NodeStatus {
     pub wire: Wire,
     /// How often each limit was hit since the start; only those that were.
     pub limits_hit: BTreeMap<String, u64>,
+    /// By how much each has grown in the last 5 to 10 minutes; only those that have.
+    #[serde(default)]
+    pub limits_hit_lately: BTreeMap<String, u64>,
     /// How many datagrams were dropped for each reason; only those that were.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+    /// By how much each has grown in the last 5 to 10 minutes; only those that have. What was dropped before the daemon
+    /// first reported, as it started, is none of it.
+    #[serde(default)]
+    pub dropped_lately: BTreeMap<String, u64>,
     /// Its virtual NIC, if it has one.
     pub vnic: Option<VnicStatus>,
     /// Process id of its daemon, as the daemon sees it.
@@ -78,6 +86,9 @@ pub struct NodeStatus {
     /// The cluster's gateway, if it has one.
     #[serde(default)]
     pub gateway: Option<GatewayStatus>,
+    /// What the daemon finds wrong, worst first; it looks once a minute.
+    #[serde(default)]
+    pub findings: Vec<FindingStatus>,
 }
 
 /// One of the node's own links, as the operating system has it.

@@ -154,6 +154,7 @@ impl ControlServer {
                 | Request::Trace { .. }
                 | Request::Bench { .. }
                 | Request::Ping { .. }
+                | Request::Consult { .. }
                 | Request::Reload { .. } => answer(request),
             };
             let progress = client.advance(line);

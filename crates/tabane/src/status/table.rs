@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use tabane_cluster::Wire;
 
+use super::finding::FindingStatus;
 use super::gateway::GatewayStatus;
 use super::mptcp::UnsteeredStatus;
 use super::refused::RefusedStatus;
 use super::report::{
-    NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus, StatusReport,
+    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus,
+    StatusReport,
 };
 
 /// Whether to use colours.
@@ -42,14 +44,27 @@ enum Mood {
     Bad,
 }
 
+/// How much is said of each path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// A row.
+    Row,
+    /// Also what it leads over, and what it carries at most.
+    Whole,
+}
+
 /// The report as a table. At most 80 columns wide as long as names are short
 /// and addresses are IPv4.
-pub fn render(report: &StatusReport, colours: Colours) -> String {
+pub fn render(report: &StatusReport, detail: Detail, colours: Colours) -> String {
     let mut out = String::new();
     head(report, &mut out);
     if report.peers.is_empty() {
         return out;
     }
+    let links = match detail {
+        Detail::Row => None,
+        Detail::Whole => Some(report.node.links.as_slice()),
+    };
     let label_width = label_width(report);
     let titles = [
         "STATE", "SINCE", "RTT", "OUT b/s", "IN b/s", "LOSS", "RESENT",
@@ -61,7 +76,7 @@ pub fn render(report: &StatusReport, colours: Colours) -> String {
         None,
     );
     for peer in &report.peers {
-        peer_rows(peer, label_width, colours, &mut out);
+        peer_rows(peer, links, label_width, colours, &mut out);
     }
     if !report.refused.is_empty() {
         out.push('\n');
@@ -115,6 +130,10 @@ fn head(report: &StatusReport, out: &mut String) {
             ),
         );
     }
+    if !node.links.is_empty() {
+        let links: Vec<String> = node.links.iter().map(own_link).collect();
+        line(out, &format!("links: {}", links.join(", ")));
+    }
     if let Some(summary) = node.run.summary() {
         line(out, &format!("tabane run: {summary}"));
     }
@@ -137,6 +156,9 @@ fn head(report: &StatusReport, out: &mut String) {
     if let Some(gateway) = &node.gateway {
         gateway_lines(out, gateway);
     }
+    for finding in &node.findings {
+        finding_lines(finding, out);
+    }
     if let Some(most) = node.bundles_max {
         let direct = node.bundles_direct;
         let text = format!(
@@ -144,17 +166,41 @@ fn head(report: &StatusReport, out: &mut String) {
         );
         line(out, &text);
     }
-    for (limit, count) in &node.limits_hit {
+    counted_lines(node, out);
+    if !report.peers.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// What was counted lately that should not be there.
+fn counted_lines(node: &NodeStatus, out: &mut String) {
+    for (limit, count) in &node.limits_hit_lately {
         line(out, &format!("limit hit: {} {count}", clean(limit)));
     }
-    for (reason, count) in &node.dropped {
+    for (reason, count) in &node.dropped_lately {
         line(
             out,
             &format!("datagrams dropped: {} {count}", clean(reason)),
         );
     }
-    if !report.peers.is_empty() {
-        out.push('\n');
+}
+
+/// One of this node's own links: `0 eth0`, `1 eth1 (off)`.
+fn own_link(link: &LinkStatus) -> String {
+    let number = link.link;
+    match (&link.device, link.up) {
+        (Some(device), true) => format!("{number} {}", clean(device)),
+        (Some(device), false) => format!("{number} {} (off)", clean(device)),
+        (None, _) => format!("{number} (no device has {})", link.address.ip()),
+    }
+}
+
+/// What is wrong, and what to do: its code is what `tabane doctor`'s document explains.
+fn finding_lines(finding: &FindingStatus, out: &mut String) {
+    let (code, what) = (clean(&finding.code), clean(&finding.what));
+    line(out, &format!("found: {what} [{code}]"));
+    if let Some(mend) = &finding.mend {
+        line(out, &format!("    ({})", clean(mend)));
     }
 }
 
@@ -191,7 +237,14 @@ fn relayed_label(path: &RelayedStatus) -> String {
     format!("  via {}", clean(&path.via.join(", ")))
 }
 
-fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut String) {
+/// `links` are this node's, if what each path leads over is to be said.
+fn peer_rows(
+    peer: &PeerStatus,
+    links: Option<&[LinkStatus]>,
+    label_width: usize,
+    colours: Colours,
+    out: &mut String,
+) {
     let (state, mood) = match peer.state {
         PeerState::Connecting => ("connecting", Mood::Uncertain),
         PeerState::Up => ("up", Mood::Good),
@@ -210,6 +263,9 @@ fn peer_rows(peer: &PeerStatus, label_width: usize, colours: Colours, out: &mut 
     }
     for path in &peer.paths {
         path_row(path, label_width, colours, out);
+        if let Some(links) = links {
+            line(out, &path_details(path, links));
+        }
         why_line(path.why.as_deref(), "    ", out);
     }
     for path in &peer.relayed {
@@ -251,6 +307,25 @@ fn path_row(path: &PathStatus, label_width: usize, colours: Colours, out: &mut S
     ];
     let painted = Some((colours, mood));
     row(out, (&path_label(path), label_width), cells, painted);
+}
+
+/// This node's device, the largest payload of UDP that passes, and what the path carries at most, if that is proven.
+fn path_details(path: &PathStatus, links: &[LinkStatus]) -> String {
+    let link = links.iter().find(|link| link.link == path.link);
+    let device = link.and_then(|link| link.device.as_deref());
+    let mut text = format!(
+        "    {} {}, MTU {}",
+        device.map_or_else(|| "no device".to_owned(), clean),
+        path.local,
+        path.mtu_bytes
+    );
+    if let (Some(mbps), true) = (path.capacity_mbps, path.capacity_proven) {
+        text += &format!(", carries {}b/s at most", metric(mbps * 1e6));
+    }
+    if let Some(mbps) = path.granted_mbps {
+        text += &format!(", the peer grants {}b/s", metric(mbps * 1e6));
+    }
+    text
 }
 
 fn why_line(why: Option<&str>, indent: &str, out: &mut String) {

@@ -18,8 +18,13 @@ pub fn doctor(cluster: &Cluster, node: usize) -> Diagnosis {
     doctor_with(cluster, node, &[])
 }
 
-/// Doctor on a node, with more arguments.
+/// Doctor on a node, with more arguments. It asks nobody else.
 pub fn doctor_with(cluster: &Cluster, node: usize, args: &[&str]) -> Diagnosis {
+    doctor_of_all(cluster, node, &[&["--alone"], args].concat())
+}
+
+/// Doctor on a node, with more arguments, which asks the peers' daemons.
+pub fn doctor_of_all(cluster: &Cluster, node: usize, args: &[&str]) -> Diagnosis {
     let mut command = tabane_behind(cluster, node, &[], "doctor");
     command.arg("--json").args(args);
     if !args.contains(&"--seconds") {
@@ -39,7 +44,7 @@ pub const WITHOUT_PRIVILEGES: [&str; 4] = [
 /// Doctor on a node, without any privileges.
 pub fn doctor_unprivileged(cluster: &Cluster, node: usize) -> Diagnosis {
     let mut command = tabane_behind(cluster, node, &WITHOUT_PRIVILEGES, "doctor");
-    command.args(["--json", "--seconds", "1"]);
+    command.args(["--alone", "--json", "--seconds", "1"]);
     diagnose(command)
 }
 

@@ -30,7 +30,7 @@ fn an_idle_cluster_has_no_findings() {
     }
     let mut command = cluster.tabane(0);
     command
-        .args(["doctor", "--seconds", "0.5", "--config"])
+        .args(["doctor", "--alone", "--seconds", "0.5", "--config"])
         .arg(cluster.file());
     let done = output("tabane doctor", command, PATIENCE).expect("ends");
     let said = text(&done.stdout);

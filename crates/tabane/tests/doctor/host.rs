@@ -65,7 +65,7 @@ fn small_socket_buffers_that_lose_packets() {
     const SIGCONT: i32 = 18;
     let (cluster, are_small) = with_small_buffers();
     let mut command = tabane_behind(&cluster, 0, &[], "doctor");
-    command.args(["--json", "--seconds", "3"]);
+    command.args(["--alone", "--json", "--seconds", "3"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut doctor = Program::start("tabane doctor", command).expect("starts");
     // Again and again the daemon is late, and more comes than any buffer holds: large
@@ -206,7 +206,7 @@ fn a_variable_that_keeps_jobs_of_mpi_from_starting() {
     let cluster = cluster();
     let words = ["env", "TABANE_LINKS=eth77"];
     let mut command = tabane_behind(&cluster, 0, &words, "doctor");
-    command.args(["--json", "--seconds", "1"]);
+    command.args(["--alone", "--json", "--seconds", "1"]);
     let said = diagnose(command);
     let finding = said.only("mpi_not_ready", &[]);
     let line = finding["evidence"][0].as_str().expect("is text");

@@ -6,6 +6,7 @@ mod common;
 mod diagnosis;
 mod healthy;
 mod host;
+mod joint;
 mod outside;
 mod quality;
 mod reach;

@@ -54,7 +54,7 @@ pub fn wait_unsteered(cluster: &Cluster, count: usize) -> Vec<Value> {
 /// What doctor on node 0 finds of steering: the links, and how that is known.
 fn doctor(cluster: &Cluster) -> Vec<(Value, String)> {
     let mut doctor = tabane_behind(cluster, 0, &[], "doctor");
-    doctor.args(["--json", "--seconds", "0.5"]);
+    doctor.args(["--alone", "--json", "--seconds", "0.5"]);
     let done = output("tabane doctor", doctor, PATIENCE).expect("ends");
     let said: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let findings = said["findings"].as_array().expect("a list").iter();

@@ -13,10 +13,11 @@ use tabane_engine::{Engine, LoopTurn};
 use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
+use super::conversation::Conversation;
 use super::log;
 use super::run::Daemon;
 use crate::agent::give_up;
-use crate::bench::words::{CODE_UNWANTED, Lines, Malformed, SECONDS_MAX, SERVICE, is_datagram};
+use crate::bench::words::{CODE_UNWANTED, SECONDS_MAX, SERVICE, is_datagram};
 use crate::bench::{BenchBegun, Told};
 use crate::status::Caller;
 use flows::Flows;
@@ -34,64 +35,6 @@ pub(super) struct Bench {
     newcomers: Vec<Conversation>,
     flows: Flows,
     is_eager: bool,
-}
-
-/// A stream on which lines are said.
-#[derive(Debug)]
-struct Conversation {
-    peer: PeerId,
-    stream: StreamId,
-    lines: Lines,
-    /// The other end has said everything.
-    is_over: bool,
-}
-
-impl Conversation {
-    fn new(peer: PeerId, stream: StreamId) -> Conversation {
-        Conversation {
-            peer,
-            stream,
-            lines: Lines::default(),
-            is_over: false,
-        }
-    }
-
-    fn is(&self, peer: PeerId, stream: StreamId) -> bool {
-        (self.peer, self.stream) == (peer, stream)
-    }
-
-    /// Reads what came, as far as lines may be long; returns the next one.
-    fn hear(&mut self, now: Time, node: &mut Node) -> Result<Option<Vec<u8>>, Malformed> {
-        loop {
-            if let Some(line) = self.lines.take()? {
-                return Ok(Some(line));
-            }
-            let lines = &mut self.lines;
-            let read = node.take_stream(now, self.peer, self.stream, |bytes| {
-                let taken = bytes.len().min(lines.room());
-                lines.add(&bytes[..taken]);
-                taken
-            });
-            match read {
-                Ok(read) if read.fin => self.is_over = true,
-                Err(_) => self.is_over = true,
-                Ok(_) => {}
-            }
-            if read.map_or(0, |read| read.len) == 0 {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Says a line. Returns whether there was room for it, as there is unless the other end does not read.
-    fn say(&self, now: Time, node: &mut Node, line: &[u8]) -> bool {
-        let written = node.write_stream(now, self.peer, self.stream, line);
-        written.is_ok_and(|len| len == line.len())
-    }
-
-    fn give_up(&self, now: Time, node: &mut Node, code: u32) {
-        give_up(now, node, self.peer, self.stream, code);
-    }
 }
 
 impl Bench {

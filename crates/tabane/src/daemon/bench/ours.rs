@@ -8,8 +8,9 @@ use tabane_proto::link::PathState;
 use tabane_proto::op::Policy;
 use tabane_proto::{LinkId, Node, PeerId, StreamId, Time};
 
+use super::super::conversation::Conversation;
 use super::super::report::unix_ms;
-use super::Conversation;
+
 use super::figures::figures;
 use super::flows::Flows;
 use super::plan::{Phase, Traffic, plan};

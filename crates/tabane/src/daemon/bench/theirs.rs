@@ -6,11 +6,11 @@ use tabane_engine::Engine;
 use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, Time};
 
+use super::super::conversation::Conversation;
 use super::super::log::Line;
 use super::super::run::Daemon;
 use super::figures::figures;
-use super::{Conversation, Malformed};
-use crate::bench::words::{Answer, CODE_UNWANTED, Question, SECONDS_MAX, VERSION};
+use crate::bench::words::{Answer, CODE_UNWANTED, Malformed, Question, SECONDS_MAX, VERSION};
 
 /// A measurement that lasts for so much longer than was said is ended.
 const GRACE: Duration = Duration::from_secs(10);

@@ -36,6 +36,8 @@ const FLOWS_EVERY: Duration = Duration::from_millis(50);
 /// Number of reports from the daemon during the watch: what is true for a moment only is
 /// not reported.
 const READINGS: u32 = 10;
+/// In a quiet look, which the daemon makes of itself again and again.
+const READINGS_QUIET: u32 = 4;
 
 /// What to examine.
 #[derive(Debug, Clone)]
@@ -52,6 +54,8 @@ pub struct Order {
     pub watch: Duration,
     /// Fill the bundle meanwhile.
     pub measure: bool,
+    /// Send nothing, and look only at what costs little.
+    pub is_quiet: bool,
 }
 
 /// A way to a peer, before it was looked at.
@@ -88,7 +92,7 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         device: interfaces.iter().find(|i| i.name == own.name).cloned(),
     });
     if let (Some(report), Some((cluster, me))) = (&first, cluster) {
-        facts.vnic_ways = vnic::ways(report, (cluster, *me), &interfaces);
+        facts.vnic_ways = vnic::ways(report, (cluster, *me), &interfaces, order.is_quiet);
     }
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
     if !runs {
@@ -103,11 +107,13 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
     watch(order, first, &targets, filled, &mut facts);
     note_own_devices(&interfaces, &mut facts);
     facts.outside = outside(&facts);
-    facts.mpi = MpiFacts {
-        installed: mpi::installed::all(),
-        trouble: mpi::trouble(),
-        is_wanted: mpi::is_wanted(),
-    };
+    if !order.is_quiet {
+        facts.mpi = MpiFacts {
+            installed: mpi::installed::all(),
+            trouble: mpi::trouble(),
+            is_wanted: mpi::is_wanted(),
+        };
+    }
     Ok(facts)
 }
 
@@ -367,9 +373,13 @@ fn watch(
     let port = targets.first().map_or(facts.port, |t| t.remote.port());
     facts.port = port;
     let pid = first.as_ref().map(|r| r.node.pid).filter(|pid| *pid > 0);
-    let mut network = listen(facts, targets, port);
+    let mut network = match order.is_quiet {
+        true => Network::new(port),
+        false => listen(facts, targets, port),
+    };
     let errors: Vec<BTreeMap<String, u64>> = facts.links.iter().map(device_errors).collect();
-    let mut flows = first.as_ref().and_then(own_vnic).map(Flows::begin);
+    let own = first.as_ref().and_then(own_vnic);
+    let mut flows = own.filter(|_| !order.is_quiet).map(Flows::begin);
     // Once more: to open all this took a moment.
     let first = first.map(again);
     let machine = Before::take(pid, port);
@@ -391,16 +401,20 @@ fn watch(
             };
             Some(pings::run(&way))
         };
-        let threads: Vec<_> = targets
-            .iter()
+        let pinged = targets.iter().filter(|_| !order.is_quiet);
+        let threads: Vec<_> = pinged
             .map(|target| scope.spawn(move || ping(target).unwrap_or_default()))
             .collect();
-        let reading = (first.is_some()).then(|| scope.spawn(|| readings(began, order.watch)));
+        let reading = (first.is_some()).then(|| scope.spawn(|| readings(began, order)));
         let filling =
             filled.map(|(own, peer)| scope.spawn(move || measure::fill(own, peer, until)));
-        look_until(until, &mut network, flows.as_mut());
+        match order.is_quiet {
+            true => std::thread::sleep(order.watch),
+            false => look_until(until, &mut network, flows.as_mut()),
+        }
         let answers = threads.into_iter().map(|t| t.join().unwrap_or_default());
-        let answers: Vec<Answers> = answers.collect();
+        let mut answers: Vec<Answers> = answers.collect();
+        answers.resize_with(targets.len(), Answers::default);
         drop(filling.map(|f| f.join()));
         let read = reading.and_then(|r| r.join().ok());
         (answers, read.unwrap_or_default())
@@ -410,21 +424,30 @@ fn watch(
     facts.machine = machine.finish();
     facts.flows = flows.map(Flows::finish).unwrap_or_default();
     if let Some(first) = first {
-        facts.node = Some(first.node.name.clone());
-        let last = again(first.clone());
-        let seconds = match between.is_empty() {
-            true => facts.seconds,
-            false => seconds,
-        };
-        facts.daemon = Some(Watched {
-            first,
-            between,
-            seconds,
-            last,
-        });
+        take_daemon(facts, first, (between, seconds));
     }
     take_links(facts, &network, errors);
     take_paths(facts, &network, targets, answers);
+}
+
+/// What the daemon reported while it was watched, and what it does now.
+fn take_daemon(
+    facts: &mut Facts,
+    first: StatusReport,
+    (between, seconds): (Vec<StatusReport>, f64),
+) {
+    facts.node = Some(first.node.name.clone());
+    let last = again(first.clone());
+    let seconds = match between.is_empty() {
+        true => facts.seconds,
+        false => seconds,
+    };
+    facts.daemon = Some(Watched {
+        first,
+        between,
+        seconds,
+        last,
+    });
 }
 
 /// The daemon's report now; if it has ended, the one before.
@@ -434,11 +457,16 @@ fn again(before: StatusReport) -> StatusReport {
 
 /// Periodic reports of the daemon, the last one at the end of the watch, and its time in
 /// seconds from the beginning.
-fn readings(began: Instant, watch: Duration) -> (Vec<StatusReport>, f64) {
+fn readings(began: Instant, order: &Order) -> (Vec<StatusReport>, f64) {
     let mut read = Vec::new();
     let mut seconds = 0.0;
-    for nth in 1..=READINGS {
-        let at = began + watch * nth / READINGS;
+    let count = if order.is_quiet {
+        READINGS_QUIET
+    } else {
+        READINGS
+    };
+    for nth in 1..=count {
+        let at = began + order.watch * nth / count;
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         if let Ok(report) = status() {
             read.push(report);

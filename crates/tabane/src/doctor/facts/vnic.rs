@@ -21,11 +21,12 @@ const PING_EVERY: Duration = Duration::from_millis(20);
 /// How long answers are waited for: bulk over the bundle delays them.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Looks at the ways to all connected peers that have such an address.
+/// Looks at the ways to all connected peers that have such an address; pings them, unless it is to be quiet.
 pub fn ways(
     report: &StatusReport,
     (cluster, me): (&Cluster, usize),
     interfaces: &[Interface],
+    is_quiet: bool,
 ) -> Vec<VnicWay> {
     let own = cluster.nodes[me].vnic.map(|(address, _)| address);
     let (Some(vnic), Some(own)) = (&report.node.vnic, own) else {
@@ -49,7 +50,9 @@ pub fn ways(
         })
     };
     let mut ways: Vec<VnicWay> = peers.filter_map(way).collect();
-    ping(own, &vnic.name, &mut ways);
+    if !is_quiet {
+        ping(own, &vnic.name, &mut ways);
+    }
     ways
 }
 

@@ -17,7 +17,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 mod vnic;
-mod words;
+pub(super) mod words;
 
 use super::facts::Facts;
 use super::finding::{Cause, Finding};

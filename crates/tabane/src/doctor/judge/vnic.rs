@@ -58,7 +58,7 @@ fn route(name: &str, past: &[&VnicWay]) -> Finding {
     );
     for way in past {
         let (peer, address) = (&way.peer, way.address);
-        finding = finding.seen(match &way.leaves {
+        finding = finding.peer(peer).seen(match &way.leaves {
             Leaves::By(device) => {
                 format!("the kernel sends packets to {address} ({peer}) out by {device}")
             }
@@ -98,7 +98,7 @@ fn firewall(name: &str, silent: &[&VnicWay]) -> Finding {
     );
     for way in silent {
         let (peer, address) = (&way.peer, way.address);
-        finding = finding.seen(match way.is_forbidden {
+        finding = finding.peer(peer).seen(match way.is_forbidden {
             true => format!("this machine does not let pings to {address} ({peer}) out"),
             false => format!(
                 "{peer} answers pings over its links, and none of {} at {address}",

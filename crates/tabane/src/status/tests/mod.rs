@@ -146,8 +146,16 @@ pub(crate) fn example() -> StatusReport {
             started_unix_ms: 1_799_921_459_000,
             uptime_s: 90_061,
             wire: Wire::Encrypted,
-            limits_hit: BTreeMap::from([("vnic_dropped_unknown_destination".to_owned(), 3)]),
-            dropped: BTreeMap::from([("stranger".to_owned(), 12)]),
+            limits_hit: BTreeMap::from([
+                ("vnic_dropped_unknown_destination".to_owned(), 5),
+                ("frames_queue_full".to_owned(), 7),
+            ]),
+            limits_hit_lately: BTreeMap::from([("vnic_dropped_unknown_destination".to_owned(), 3)]),
+            dropped: BTreeMap::from([
+                ("asked_for_cookie".to_owned(), 2),
+                ("stranger".to_owned(), 12),
+            ]),
+            dropped_lately: BTreeMap::from([("stranger".to_owned(), 11)]),
             vnic: Some(VnicStatus {
                 name: "tab0".to_owned(),
                 address: "10.99.0.1/24".to_owned(),
@@ -204,6 +212,16 @@ pub(crate) fn example() -> StatusReport {
             mptcp_trouble: None,
             bundles_direct: 2,
             bundles_max: None,
+            findings: vec![FindingStatus {
+                code: "vnic_route".to_owned(),
+                severity: Severity::Degraded,
+                peers: vec!["n1".to_owned()],
+                links: Vec::new(),
+                what: "Packets to n1 do not go over tab0".to_owned(),
+                mend: Some("`ip route get 10.99.0.2` shows the route".to_owned()),
+                since_unix_ms: 1_800_000_000_000,
+                since_s: 90,
+            }],
             gateway: Some(GatewayStatus {
                 serving: Some("n0".to_owned()),
                 since_s: 3600,
@@ -270,7 +288,7 @@ pub(crate) fn example() -> StatusReport {
 
 #[test]
 fn the_table() {
-    let table = render(&example(), Colours::Off);
+    let table = render(&example(), Detail::Row, Colours::Off);
     assert_eq!(table, include_str!("status.txt"), "\n{table}");
     assert!(
         table.lines().all(|line| line.chars().count() <= 80),
@@ -280,13 +298,13 @@ fn the_table() {
 
 #[test]
 fn colours_change_nothing_but_colours() {
-    let coloured = render(&example(), Colours::On);
+    let coloured = render(&example(), Detail::Row, Colours::On);
     assert!(coloured.contains("\x1b[31mdown\x1b[0m"));
     let mut plain = coloured;
     for sequence in ["\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"] {
         plain = plain.replace(sequence, "");
     }
-    assert_eq!(plain, render(&example(), Colours::Off));
+    assert_eq!(plain, render(&example(), Detail::Row, Colours::Off));
     assert_eq!(Colours::wanted(false), Colours::Off);
 }
 
