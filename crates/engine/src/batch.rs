@@ -5,6 +5,10 @@
 //! exceed the cost of carrying the bytes. So amid bulk, turns begin some time apart, and each
 //! takes in everything that has arrived. Where the machine is slower than the link, the loop
 //! hardly waits and turns are large anyway: a rest would only waste time.
+//!
+//! Messages and their answers never wait for a rest. A sender that has more to send fills each packet, so a packet of
+//! content that is not full ends a message. What goes one way for 4 MB without such an end is bulk. If several peers
+//! send, nobody waits.
 
 use core::time::Duration;
 use tabane_proto::GRANULARITY;

@@ -369,6 +369,10 @@ impl<S: System> Engine<S> {
     /// Hands in what has arrived on a link. Under bulk, the rest waits for the next turn, so that acknowledgements go out
     /// in between. Small packets, mostly answers, are all read before any timer runs: a process that seldom gets a
     /// processor would otherwise retransmit what was answered long ago, and fall ever further behind.
+    ///
+    /// A turn once took in 16 datagrams of a link, then ran its timers. 64 ranks on two processors, each of which ran
+    /// every 100 ms or so, then found answers behind some thousand other packets, and asked again. After three seconds
+    /// seven of ten packets had not been read, and no job of theirs began.
     fn receive(&mut self, now: Time, link: LinkId, host: &mut impl Host) {
         let before = self.moved.received;
         for _ in 0..BATCHES_MAX {

@@ -1,4 +1,4 @@
-//! Retries at growing intervals.
+//! Retries at growing intervals, of what the kernel could not do: devices, `tab0`, the keeper. A failure is told once.
 
 use core::time::Duration;
 

@@ -104,9 +104,10 @@ impl Counter {
 /// The counters of each region, by its key, and what they count.
 type ByRegion = HashMap<u64, Vec<(u64, Held<Counter>)>>;
 
-/// The counters of a domain's regions, by the regions' keys, with the kinds of access that
-/// each counts (`FI_REMOTE_READ`, `FI_REMOTE_WRITE`). Endpoints ask here while their
-/// engines are locked, so nothing else is locked meanwhile.
+/// The counters of a domain's regions, by the regions' keys, with the kinds of access that each counts (`FI_REMOTE_READ`,
+/// `FI_REMOTE_WRITE`). An endpoint that was opened for it (`FI_RMA_EVENT`) is told of accesses to every region, so that a
+/// counter may be bound to a region at any time. Endpoints ask here while their engines are locked, so nothing else is
+/// locked meanwhile.
 #[derive(Default)]
 pub struct OfRegions(RwLock<ByRegion>);
 

@@ -63,8 +63,8 @@ pub fn variable(name: &str) -> Option<String> {
     value(&format!("TABANE_{name}")).or_else(|| value(&format!("FI_TABANE_{name}")))
 }
 
-/// Whether the provider is asked for. Otherwise it is not offered: a readable cluster file does not mean that this program
-/// wants it.
+/// Whether the provider is asked for. Otherwise it is not offered: a program must not change its ways because a library
+/// lies there, and a readable cluster file does not mean that this program wants it.
 pub fn is_wanted() -> bool {
     let names = [
         "LINKS",

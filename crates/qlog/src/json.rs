@@ -1,4 +1,6 @@
 //! The little JSON that records need.
+//!
+//! By hand: a JSON library here would be one of the simulator's, too, for fields that are numbers and words of our own.
 
 use std::fmt::{Display, Write};
 

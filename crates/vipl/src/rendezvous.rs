@@ -7,6 +7,9 @@
 //!
 //! Questions and answers are sealed ([`tabane_rank::sealed`]). Whoever repeats a recorded question is answered, but cannot read
 //! the answer; an answer counts only once, for the question that it names.
+//!
+//! A process that did this for all others of its node was considered: it would have to be replaced when it ends. So was a
+//! rank with a fixed port and number: whoever called before it was there would take it for gone.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

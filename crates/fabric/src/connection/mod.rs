@@ -7,6 +7,10 @@
 //! messages.
 //!
 //! A connection is over when either end says goodbye, or is gone.
+//!
+//! An endpoint of its own, and not a number in another one's messages (as VIPL's lines are): all 64 bits of a tag are the
+//! program's, writes with data and atomic operations have no room for a number, and counters belong to an endpoint. That
+//! costs sockets and a thread each, and makes the end of a connection what the end of a process is.
 
 pub mod caller;
 pub mod ears;

@@ -65,10 +65,10 @@ const UNRESOLVED: u16 = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
 
 /// Makes the kernel look for neighbours sooner than it would by itself.
 ///
-/// After a switch port comes up, the first question for a neighbour is usually
-/// lost, since the switch does not forward yet, and the kernel asks again only
-/// after a second (`retrans_time_ms`). Nothing else can be sent to that
-/// neighbour meanwhile.
+/// After a switch port comes up, the first question for a neighbour is usually lost, since the switch does not forward
+/// yet, and the kernel asks again only after a second (`retrans_time_ms`). Nothing else can be sent to that neighbour
+/// meanwhile. So the engine sends nothing on a link that the kernel reports down, and for three seconds after its return
+/// has unanswered neighbours forgotten ten times a second (`crates/engine/src/links.rs`).
 #[derive(Debug)]
 pub struct Neighbours {
     route: Socket,

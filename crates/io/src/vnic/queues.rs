@@ -5,6 +5,10 @@
 //! are read in turns: a ping or TCP beside a flood waits for its turn and is not dropped, nor is another
 //! UDP flow, unless it shares the queue (one in 14). Frames with a VLAN tag have a socket, too, so that
 //! no other is read in the slower way that returns tags ([`tagged`]).
+//!
+//! With one queue for all, a program that sent UDP without measure took three quarters of all pings with it. Queues for
+//! TCP's flows, too, were tried: two streams of cubic, one each way, then had 1.5 instead of 1.85 Gb/s each, for
+//! acknowledgements overtook the data that waited there. A TAP has one queue.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -3,6 +3,10 @@
 //! A bundle that this node does not keep for the mesh's sake ([`crate::mesh::Few`]) goes through others. Once it carries much it may
 //! have the links to its peer, too. One that *rests* has neither keys nor paths, but all of what is carried: numbers,
 //! streams, what the program has not read. Both ends know its names, so it goes on where it was.
+//!
+//! A rest loses nothing, so no end has to ask the other whether it may rest: what was begun at the same moment is sent
+//! again when the bundle goes on. A node lets a bundle rest in the same way to make room for another one. The bundle's
+//! names tell how often it rested. So a lost goodbye does no harm, and the handshake needs no further field.
 
 use super::session::HANDSHAKE_PATIENCE;
 use crate::link::thresholds::RECHECK;

@@ -1,4 +1,7 @@
 //! Making keys: our own handshakes, and answers to the peer's.
+//!
+//! Both ends begin a handshake, on every path at once. If both calls meet, the call of the node whose name sorts first
+//! counts. So no node is a server, and a dead path costs no time.
 
 use std::net::SocketAddr;
 
@@ -14,8 +17,7 @@ use crate::{LinkId, PeerId, Time};
 pub(super) type Called = (PeerId, Name, Option<PublicKey>);
 
 impl Sessions {
-    /// Begins a handshake with a peer; the first message goes out on every path at once, so
-    /// that a dead one costs no time.
+    /// Begins a handshake with a peer, on every path at once.
     pub(super) fn call(
         &mut self,
         now: Time,

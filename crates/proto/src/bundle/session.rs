@@ -5,6 +5,11 @@
 //! bundle's state is named by a random number at each end; a handshake in which
 //! both ends still know both numbers continues the state under new keys, any
 //! other begins it afresh (a peer that restarted).
+//!
+//! Both ends may call at once, and both calls may be answered while packets get lost. An end that answers its first call
+//! gives the name by which it calls itself ([`name_afresh`](Sessions::name_afresh)). So an end that took such an answer,
+//! and is then called by that name, knows that its keys were never used, and goes on with what it has sent under them.
+//! When two handshakes had two names, that was lost.
 
 use crate::link::thresholds::{
     ABSENCE_MAX, ABSENCE_PART, PEER_SILENT_MAX, REPEAT_MAX, SILENCE_ALONE,
@@ -21,7 +26,8 @@ pub const RETRY_FIRST: Duration = REPEAT_MAX;
 /// … doubling to this.
 ///
 /// A peer that is away is called again after an eighth of its absence ([`ABSENCE_PART`]), and after [`ABSENCE_MAX`] at
-/// the latest. While that is not longer than this, all paths are called at this pace, then one at a time.
+/// the latest: so its return is noticed soon, measured by its absence, and it calls by itself, too. While that is not
+/// longer than this, all paths are called at this pace, then one at a time.
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
 /// One handshake may take this long, at either end. A handshake of ours that was not answered by then went where nobody
 /// takes it: to a path that carries one way only, or to a peer that does not accept our first key yet. Keys that the peer
@@ -142,8 +148,8 @@ impl Session {
     }
 }
 
-/// A session we answered for and that the initiator has not used yet: until it
-/// does, the first message may have been a replay.
+/// A session we answered for and that the initiator has not used yet. Until it does, the first message may have been a
+/// replay, which must not reset a session: so nothing is given up for it before.
 pub(crate) struct Unconfirmed {
     pub session: Session,
     pub begins: Begins,

@@ -327,8 +327,12 @@ impl Bundle {
         bytes
     }
 
-    /// Notes which of the content just written for `id` is to go out once more:
-    /// what is mirrored, on the best other path; and what a path on standby is explored with.
+    /// Notes which of the content just written for `id` is to go out once more: what is mirrored, on the best other path;
+    /// and what a path on standby is explored with.
+    ///
+    /// Content is mirrored, and not packets: "every packet on two paths" would need packet numbers shared between paths.
+    /// So the content is written a second time, into a packet of another path, and the receiver's range sets make the
+    /// second arrival nothing.
     fn mirror(&mut self, now: Time, id: LinkId, first: bool, blocked: u8) {
         if first && self.explorer.is_due(now) {
             let given_others = |id| self.explorer.given_others_bytes(id);
@@ -397,9 +401,8 @@ impl Bundle {
         None
     }
 
-    /// Acknowledgements that found no packet to ride on in time. Each goes on
-    /// the path it speaks of, so that a path that dies takes only its own
-    /// acknowledgements with it.
+    /// Acknowledgements that found no packet to ride on in time. Each goes on the path it speaks of, so that a path that
+    /// dies takes only its own acknowledgements with it. (With other packets they go anywhere.)
     fn transmit_acks(
         &mut self,
         now: Time,
@@ -431,8 +434,9 @@ impl Bundle {
         None
     }
 
-    /// Writes the acknowledgement of path `id` if one waits. That of a far path also goes
-    /// on the fastest: what is found lost sooner holds up the rest for less.
+    /// Writes the acknowledgement of path `id` if one waits. That of a path that is farther than another (1 ms and more)
+    /// also goes on the fastest: what a far, lossy path lost is known, and sent again on a near one, after one way
+    /// instead of two.
     fn write_ack(&mut self, now: Time, id: LinkId, context: &Context, w: &mut Writer<'_>) {
         let Some(p) = self.paths.get_mut(id) else {
             return;

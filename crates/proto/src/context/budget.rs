@@ -1,5 +1,7 @@
-//! What all bundles of a node hold together, and what each may: a part of what the others leave
-//! free, as with the streams of a bundle. Nobody has to look at all of them.
+//! What all bundles of a node hold together, and what each may hold: a part of what the others leave free, as the streams
+//! of a bundle do (dynamic thresholds; Choudhury and Hahne, 1998). That is no equal share: one bundle alone may have half
+//! of the pool, and a thousand have a thousandth each. No bundle has to look at all of them, and something is always left
+//! for the next one.
 
 use std::collections::VecDeque;
 

@@ -15,8 +15,9 @@ pub struct Transmit {
     pub bytes: usize,
     /// Every datagram has this size but the last, which may be shorter.
     pub segment_bytes: usize,
-    /// Whether something of the peer's came on this path lately, so that what is below may
-    /// trust what it knows of the address.
+    /// Whether something of the peer's came on this path lately (in the last ten seconds), so that what is below may
+    /// trust what it knows of the address. So a silent failure does not cost the neighbour's Ethernet address at once;
+    /// after a longer silence that may be wrong, and must not be kept.
     pub peer_was_heard: bool,
 }
 

@@ -1,5 +1,8 @@
-//! Questions without a session: is a node there, and how long does an answer take? A question may be padded; the answer never
-//! is.
+//! Questions without a session: is a node there, and how long does an answer take? A question may be padded; the answer
+//! never is. Neither end keeps anything of it.
+//!
+//! Surveys ask so. Before, they used probes of the bundles that there were: with the default of 64 bundles a survey of
+//! 1,024 nodes saw 23 of each node's peers.
 
 use super::{ClusterKey, HandshakeError};
 use crate::wire::{

@@ -1,6 +1,11 @@
 //! The two Noise handshakes with our own randomness (Noise Protocol Framework, revision 34).
 //! NNpsk0: ephemeral keys only, admission by the pre-shared key. IKpsk1: the same and key pairs
 //! of both ends.
+//!
+//! The cluster file decides which of the two is used. If neither end has `public` there, it is NNpsk0, which costs what
+//! the handshake cost before there were key pairs. If one end has it, it is IKpsk1, and both ends show a key pair: an end
+//! without one takes the key pair that everybody can derive from the cluster key and its name (`identity.rs`;
+//! SECURITY.md, docs/protocol.md 4).
 
 use super::session::{self, SessionKeys};
 use super::{ClusterKey, PrivateKey, PublicKey};

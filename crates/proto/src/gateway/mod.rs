@@ -1,7 +1,9 @@
 //! The cluster's one outside address (paper 004): which gateway serves, who has which port, who may send how much.
 //!
-//! The outside's packets are carried whole between the gateway and the kernel of the program's socket. So every connection ends
-//! at its program, and all of the gateway's state can be rebuilt: it keeps neither bytes nor sequence numbers.
+//! The outside's packets are carried whole between the gateway and the kernel of the program's socket, and connections
+//! end there: every option, error and address is what that kernel says. All of the gateway's state can be rebuilt, for it
+//! keeps neither bytes nor sequence numbers. Paper 004 ends connections at the gateway: then what it has must be copied
+//! to another gateway beforehand, and acknowledgements must be held back.
 
 mod brake;
 mod command;

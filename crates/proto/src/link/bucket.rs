@@ -5,6 +5,8 @@
 //! loss of many packets found out) would go at once: on a LAN that is some packets, but
 //! on a far path it may be more than a switch has room for, and its loss would free as
 //! much again.
+//!
+//! On near paths a window is a short queue anyway, and no timer is needed.
 
 use core::time::Duration;
 

@@ -134,7 +134,8 @@ impl Flight {
 
     /// Whether a packet of the largest size may be sent now: the one gate. Whatever is to be acknowledged asks here
     /// first, but for what liveness needs (probes, verdicts and their answers), which has limits of its own
-    /// ([`poll_control`](super::Path::poll_control)).
+    /// ([`poll_control`](super::Path::poll_control)). Small packets once passed without asking: a sender of small things,
+    /// one by one, then had no window at all. What is small or urgent passes others in their queue instead.
     pub fn has_room(&self) -> bool {
         self.room_bytes() >= self.mtu_bytes() as u64
     }

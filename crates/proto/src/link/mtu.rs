@@ -1,4 +1,9 @@
 //! Path MTU discovery for datagrams (RFC 8899): the largest datagram that passes.
+//!
+//! A path is as large as it was shown to be. It begins with what every IPv4 host takes, and the first question is the
+//! size of plain Ethernet, which costs one round trip. A *narrow* path would cost the processor as much as three, and
+//! would have a share of the content at once: so it waits until no wider path works. Each sender decides that for itself;
+//! nothing is told to the peer.
 
 use core::time::Duration;
 

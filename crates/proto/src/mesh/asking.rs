@@ -1,5 +1,11 @@
 //! Reachability on request: where nodes know others than their peers (ranks of a job, of which there may be hundreds), a node
 //! says whom it reaches only to those who asked for a way, and calls whom they seek: the two may never have spoken.
+//!
+//! Ranks expect nothing of each other. The question has the name of the node that is sought, and the name says where a
+//! rank is. Before a node that is asked called it, a job whose ranks were cut off from the beginning did not start:
+//! nobody between two of them had spoken with both. Only ranks that keep few bundles (`TABANE_BUNDLES`) are told of all
+//! ranks that the program names before anything is sent. They expect what nodes of a cluster do, since the same plan
+//! follows from the same names.
 
 use super::{Mesh, TELL_AFTER, WISHES_MAX};
 use crate::wire::Name;

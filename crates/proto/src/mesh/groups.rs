@@ -1,7 +1,12 @@
 //! Groups of nodes, by the switches that a survey has found.
 //!
-//! A switch is a group. Small ones are merged and large ones split, so that no node has many more bundles to keep than others.
-//! Nodes with the same knowledge compute the same groups.
+//! A switch is a group. Small ones are merged and large ones split, so that no node has many more bundles to keep than
+//! others.
+//!
+//! The node that made a survey tells each node on which switches it is, and each node says so together with whom it
+//! reaches. So no further record is passed on, a node that restarted hears of its own switches, and nodes with the same
+//! knowledge compute the same groups. While their knowledge differs, a node takes a bundle that the other end wants as
+//! far as it has room.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,9 @@
 //! A measurement that this node makes: probes of one size over one path, and the least round trip of them.
+//!
+//! A host takes longer to wake up for a packet than a switch takes to pass it on, and it falls asleep after a pause of
+//! some milliseconds. So each probe of a survey follows the answer to a small one, which wakes both hosts. Without that,
+//! round trips at 100 Mb/s were longer by 70 to 180 µs now and then. Trains of three probes show how fast a network is:
+//! by how much later the third one is answered than the second.
 
 use core::time::Duration;
 
@@ -16,7 +21,7 @@ const WAKING_BYTES: usize = 64;
 /// The purpose of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// Both hosts wake up for it, so that what follows its answer finds them awake: that takes longer than a switch.
+    /// Both hosts wake up for it, so that what follows its answer finds them awake.
     Waking,
     /// Its round trip is measured.
     First,

@@ -1,4 +1,8 @@
 //! Which bundles are kept, as all nodes compute it alike, where not all nodes keep bundles with each other.
+//!
+//! A shortcut to a group: what goes to each of many nodes of a switch is too little for links of its own, but all of it
+//! together is not. So links to *one* of these nodes are asked for, by each node of this node's group to another one,
+//! which saves all of it one relay (the rule of paper 002, on demand). They are used as far as `bundles` leaves room.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

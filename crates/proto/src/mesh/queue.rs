@@ -1,4 +1,8 @@
 //! Relayed traffic to one neighbour: a queue for each sender; the senders take turns by bytes.
+//!
+//! What is relayed is content as any other: it is acknowledged from node to node. But nobody owns it, so what is lost is
+//! not sent again. The first design had it unacknowledged. Then a relay would go on for seconds on a link that failed,
+//! and nothing would keep its packets within what the link carries.
 
 use core::time::Duration;
 use std::collections::VecDeque;

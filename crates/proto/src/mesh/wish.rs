@@ -1,4 +1,7 @@
 //! What bundles on demand want from their node, and what nodes tell each other about it.
+//!
+//! Links are asked for, and not taken: the question goes through others, in the session that there is. So a refusal costs
+//! nothing. Links that are given are to the bundle what links are that came back: it probes them, then uses them.
 
 /// A wish for the bundle on demand with a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,7 @@
 //! What goes through other nodes: out of one bundle into another, and at its end into the node again.
+//!
+//! A node that stops says goodbye through its relays first, past their queues and on every link, then to the relays
+//! themselves: the last word must go before the session that carries it does.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,9 @@
 //! Which peers have something to do: work follows these, never all peers that there are.
+//!
+//! So an idle peer costs next to nothing. Timeouts stand in a heap (`timers.rs`); a link that takes something again, or
+//! the kernel's word on a link, touches only the peers that it concerns. Absent peers are called ever more rarely
+//! (`RETRY_MAX` in `bundle/session.rs`): 1,024 of them cost 17 packets a second. First calls leave one after the other;
+//! otherwise those of a large cluster would stand in one queue. `sim peers` measures all this.
 
 use std::collections::VecDeque;
 

@@ -3,6 +3,9 @@
 //! A short put or get has its bytes in the record. For a long one, the receiving end reads the bytes from the other process's
 //! memory if the system allows that; otherwise they come in records, too. Either way the owner of a region checks a peer's
 //! access, each time before any of its bytes are touched.
+//!
+//! The way by which a peer is reached, this one or the links, is decided when something is first sent there. It stays so,
+//! since messages must not overtake each other.
 
 use core::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The reasons why peers are given up, as far as known: for people who have to mend
 //! them.
+//!
+//! Callers with another key or wire are remembered by their addresses.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;

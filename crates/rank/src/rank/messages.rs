@@ -1,4 +1,8 @@
 //! Messages: sent at once or announced, matched, and placed.
+//!
+//! A short message is one message of the bundle. A long one is announced, and the receiver *gets* it into its buffer
+//! (`crates/proto/src/op/memory/`). What has found no buffer yet has a bound for each peer: beyond it short messages are
+//! announced as well, and stay with their sender.
 
 use tabane_proto::Time;
 use tabane_proto::op::{Get, Region};

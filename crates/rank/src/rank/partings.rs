@@ -1,4 +1,7 @@
 //! Neighbours that end: closed ones, dead ones, and their last records.
+//!
+//! A neighbour that has ended is given up only after all is read that it had said. One that lives and does not take what
+//! is in the ring to it is given up as if it were silent.
 
 use core::time::Duration;
 

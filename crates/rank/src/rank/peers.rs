@@ -1,4 +1,8 @@
 //! The peers, and whether they are there.
+//!
+//! An idle path is asked every five seconds only. So a peer that something is wanted of, and that has been silent for a
+//! quarter of `peer_timeout`, is asked by a message that says nothing. That counts from the last packet, whatever the
+//! paths' states are.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

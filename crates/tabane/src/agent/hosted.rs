@@ -1,6 +1,9 @@
 //! Ports of programs, repeated in this node's own network namespace, so that others reach them as without
 //! `tabane run`. The sockets belong to the programs' users, who may have them as well and do anything with
 //! them: so nothing here waits for one, or trusts its state from when it was bound.
+//!
+//! The loop closes the socket of a port itself, within a millisecond, since another program may wait for the port;
+//! everything else that a user has handed over is closed by a thread of that user's (`Lent` in `daemon/closing.rs`).
 
 use std::collections::HashMap;
 use std::io;

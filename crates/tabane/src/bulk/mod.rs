@@ -1,6 +1,9 @@
 //! `tabane bulk`: streams of a bundle, without a virtual NIC. For `make bench`,
 //! and to see how a program hosts the engine itself: the thread that runs this
 //! is the one that drives the loop.
+//!
+//! `tabane bench` does not replace it: in `make bench` seven nodes send to one at once, every byte is compared, and no
+//! daemon is in the way.
 
 mod host;
 mod report;

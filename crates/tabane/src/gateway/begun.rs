@@ -1,4 +1,6 @@
 //! Connections that are being begun: the window options of their first packets, until there is a conversation to store them in.
+//!
+//! A window is shifted as both ends agreed when the connection began, and the next gateway must be told.
 
 use std::collections::{BTreeMap, VecDeque};
 

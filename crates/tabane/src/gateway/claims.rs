@@ -1,4 +1,8 @@
 //! Ports of the outside address that programs of this node want: each waits until the gateway has said whether it may have it.
+//!
+//! A claim is made where the agent already holds the caller of bind(2) until it is answered. Then the agent takes the
+//! port on its own node, as without a gateway. If no gateway answers within a second the program goes on, and the next
+//! gateway is told.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};

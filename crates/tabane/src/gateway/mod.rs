@@ -1,4 +1,4 @@
-//! The gateway: the cluster's one outside address, for programs of all nodes (`ARCHITECTURE.md`).
+//! The gateway: the cluster's one outside address, for programs of all nodes (ARCHITECTURE.md, "The outside address").
 
 mod begun;
 mod carriage;

@@ -1,4 +1,8 @@
 //! A node's side of the outside address: which of its programs a packet belongs to.
+//!
+//! A node whose daemon begins anew knows nothing of its programs' conversations. What their kernels go on to say is
+//! adopted, here and at the gateway: the program could as well begin a conversation from that port. Such a port is in
+//! doubt for 5 s, and lost only to another node that wants it.
 
 use std::net::IpAddr;
 

@@ -46,6 +46,8 @@ pub struct PlaceArgs {
 /// The launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    // Not a hostfile with a line for each rank (`--map-by seq`): Open MPI does not find a first node there whose name is not the
+    // host's own.
     /// A rankfile: each rank of a node has a processor of its own
     #[value(name = "openmpi")]
     OpenMpi,

@@ -6,6 +6,12 @@
 //! nearly empty: nothing is dropped, and a small message of anyone passes quickly.
 //! (Receiver-driven transport as in Homa, Montazeri et al., SIGCOMM 2018, but by
 //! rate: a dumb switch has no priorities.)
+//!
+//! The first design granted windows. On a LAN the share of one sender in eight is a packet or two in flight. The least
+//! windows of all together fill the port's queue, and a queue that never empties passes for distance: so whoever came
+//! first keeps what it has (Jain's index was 0.5 to 0.8). What arrives while packets wait is what the port carries
+//! (`capacity.rs`), so no switch has to help. A sender also keeps its own window below the grant, for what happens at its
+//! own port.
 
 mod capacity;
 

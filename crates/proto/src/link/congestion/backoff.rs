@@ -5,6 +5,16 @@
 //! window therefore halves what it keeps in flight, to a packet and below; less than a packet per round trip is one packet
 //! with a pause before the next (Kumar et al., "Swift", SIGCOMM 2020, section 3.2). What is acknowledged opens it again: at once
 //! while nothing waits in queues, slowly while others' packets do.
+//!
+//! Such a case: 16 nodes of a switch that each send to a hundred others over one trunk have 1,800 least windows in a
+//! queue of 350 packets. A path goes down to a packet every 16 round trips. A bound on how many peers a node sends to at
+//! once was considered instead; it would let one peer's loss hold up another peer.
+//!
+//! The same collapse had further causes. A path in doubt asks the peer's *other* path for comparison, and that had no
+//! bound (`Path::asks_in_doubt`). A relayed datagram met the one link of its neighbour that carries packets shorter by 20
+//! bytes, and was dropped (`RelayQueue::write_next`). Questions of liveness were paid for out of what content may take
+//! (`Flight::on_sent`). With all of it mended, an all-to-all-v of 64 KB between 64 nodes (simulated), which never ended
+//! before, takes 1.6 times what the trunks need.
 
 use core::time::Duration;
 

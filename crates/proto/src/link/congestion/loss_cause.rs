@@ -4,6 +4,9 @@
 //! The path finds out by trying ([`State::ProbeLoss`](super::State)): it cuts the queue aimed at to a quarter for a moment. If
 //! the loss goes with it, it was the queue's, and the cut stays. If not, it is chance, and what is lost is made up for.
 //! A path that still looks for its rate stops doing so meanwhile: nothing else may fill the queue.
+//!
+//! If it was the queue's, a start has ended. A verdict of chance is doubted after a second, then after ever longer
+//! ([`CAUSE_DOUBT`]).
 
 use core::time::Duration;
 

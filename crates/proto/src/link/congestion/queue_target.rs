@@ -1,10 +1,11 @@
 //! Our controller: enough in flight to keep the link busy and a short queue before it, never less for random loss.
 //!
-//! window = rate × (least RTT + queue target + what answers wait on their way back), in the manner of BBR's rate and of Vegas's
-//! queue. On a LAN the queue target is many times the RTT, so that an estimate that is too low raises itself within a round trip or
-//! two; on a long path the target is a quarter of the RTT. While a process waits for its processor the link lives on the
-//! queue: the target is as long as the wait, or one window for each wait would pass for the rate. Packets leave in
-//! bursts of at most half a millisecond, and without a pacing timer, but on far paths (`bucket.rs`).
+//! window = rate × (least RTT + queue target + what answers wait on their way back), in the manner of BBR's rate and of
+//! Vegas's queue. It follows rate and delay, so 30% of random loss costs 30%. On a LAN the queue target is many times the
+//! RTT, so that an estimate that is too low raises itself within a round trip or two; on a long path the target is a
+//! quarter of the RTT. While a process waits for its processor the link lives on the queue: the target is as long as the
+//! wait ([`AckAggregation`]). Packets leave in bursts of at most half a millisecond, and without a pacing timer, but on
+//! far paths (`bucket.rs`).
 
 use core::time::Duration;
 

@@ -82,11 +82,15 @@ impl Sampler {
         (self.now.bytes - newest.delivered) as f64 / interval.as_secs_f64()
     }
 
-    /// The rate of the train that arrives, in bytes per second, to be asked for after
-    /// [`delivered`](Sampler::delivered). The flight over a far path tells how much was under way, the
-    /// train how fast the link let it through. A short one says less than it could: trains are taken over
-    /// several milliseconds, and over what passed between their arrivals there, lest acknowledgements that were held
-    /// up together pass for speed.
+    /// The rate of the train that arrives, in bytes per second, to be asked for after [`delivered`](Sampler::delivered).
+    /// The flight over a far path (10 ms) tells how much was under way, the train how fast the link let it through. A
+    /// short one says less than it could: trains are taken over several milliseconds, and over what passed between their
+    /// arrivals there, lest acknowledgements that were held up together pass for speed.
+    ///
+    /// On a far path the first burst queues long before the link is full. Without trains that ended the start-up at a
+    /// third of the rate, and a path that seems 16 times slower than the best is on standby. So there a train counts as
+    /// well, once it is news ([`TRAIN_NEWS`](crate::link::thresholds::TRAIN_NEWS)). On near paths a queue is all there
+    /// is, and none of this applies.
     pub fn train(&mut self) -> f64 {
         let arriving = self.now.at.since(self.train.at);
         let there = self.arrived.since(self.train_arrived);
@@ -153,8 +157,13 @@ impl MaxRate {
     }
 }
 
-/// ACK aggregation: how much is acknowledged at one moment, and how long nothing was before. While the peer waits
-/// before it answers, or one of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
+/// ACK aggregation: how much is acknowledged at one moment, and how long nothing was before. While the peer waits before
+/// it answers, or one of the two processes for its processor, the link lives on the queue (BBR's "extra_acked").
+///
+/// A process that waits for its processor is no slow link. At either end a wait of 40 ms lets one window through and no
+/// more. Taken for the link's rate, that makes the next window smaller still: two links of 1 Gb/s came to 5 to 500 Mb/s.
+/// Nobody can tell from outside whose wait it was, and nobody needs to. A silence that ends in a heap adds its length to
+/// the queue aimed at (30 ms at most), so that the link has something to do meanwhile, and the heaps show its rate.
 #[derive(Debug)]
 pub struct AckAggregation {
     /// What is acknowledged now, …
@@ -216,8 +225,9 @@ impl AckAggregation {
     }
 }
 
-/// Whether an estimate is settled. One that still grows says little of a path that is far: each round trip
-/// only shows what was under way in it.
+/// Whether an estimate is settled: only one that has rested for some rounds puts a path on standby. One that still grows
+/// says little of a path that is far: each round trip only shows what was under way in it. Meanwhile trains try the path
+/// (`bundle/explore.rs`).
 #[derive(Debug, Default)]
 pub struct Settling {
     reference: f64,

@@ -6,6 +6,17 @@
 //!
 //! A [`Survey`] says which pairs to measure ([`Survey::next_round`]), takes the results ([`Survey::record`]), and gives its
 //! current conclusion at any time ([`Survey::map`]). It has no clock: its driver decides what a round is.
+//!
+//! Switches are found by likelihood, and not by thresholds, which take a slow host for a far one (paper 002, section
+//! 2.1). `noise` learns how much the probes waited, `fit` and `tree` keep the tree that makes all measurements likeliest,
+//! `place` computes for each node how likely it is on each switch, `plan` has doubtful pairs measured next, and `map`
+//! reports as ambiguous what is not likely enough. `sim topology` judges the result.
+//!
+//! With the simulator's trees (1 Gb/s, 10% load, jitter 10 µs, hosts' constants with σ = 2 µs) all of 400 networks of up
+//! to 256 nodes are exact, and 99 of 100 networks of 1,024 nodes; in the other one a switch was split in two, and
+//! reported as certain. With σ = 10 µs 95% of the nodes are grouped right, and nothing wrong is reported as certain.
+//! Behind trunks of 10 Gb/s the wire adds 1 µs per switch, less than the switch may need to decide: a step could be two,
+//! so no trunk is reported as more certain than 90%.
 
 mod fit;
 mod map;

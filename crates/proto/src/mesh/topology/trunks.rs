@@ -2,6 +2,8 @@
 //!
 //! The paper (002, section 2.2) finds trunks in this way. Here round trips give the tree, and trains measure how fast its trunks
 //! are, as far as two links can fill them.
+//!
+//! Two pairs of nodes send at the same time because one train tells nothing of a trunk that is as fast as a link.
 
 use super::{Map, Probe};
 

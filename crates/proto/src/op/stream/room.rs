@@ -1,9 +1,19 @@
 //! Who may write how much, and who is offered room.
 //!
-//! Written data is kept until it is acknowledged, and stays with the peer until it is read. Both are
-//! bounded for all streams together, and a stream that its peer does not read must leave room for the
-//! others: each may have a part of what is still free (the dynamic threshold of Choudhury and Hahne,
-//! 1998), so that something always is free.
+//! Written data is kept until it is acknowledged, and stays with the peer until it is read. Both are bounded for all
+//! streams together, and a stream that its peer does not read must leave room for the others: each may have a part of
+//! what is still free (the dynamic threshold of Choudhury and Hahne, 1998), so that something always is free.
+//!
+//! The sender sees to that. A receiver cannot take back what it has granted: if it grants each of many streams what is
+//! free while nothing is unread, all of them together can use up everything. So a receiver's grant to a stream follows
+//! that stream's reader, and says how much was read. The sender gives out what all streams share when bytes are written,
+//! where it is known best. A quarter of the window is for streams of which something was read in the last second; of half
+//! of that quarter new streams may have a little, to be seen to be read.
+//!
+//! A writer stands in line if it found no room for what others have unread. A writer that only filled its own queue does
+//! not: it would wait its turn among hundreds of streams that nobody reads (iperf3 had 0.8 of its rate). The same rule
+//! holds one level up between the owners of streams ([`left_to_owner`]), and above that between the bundles of a node
+//! (`context/budget.rs`).
 
 use std::collections::VecDeque;
 

@@ -2,6 +2,14 @@
 //!
 //! The gateways are the real ones, over real nodes; what they have of their machines ([`Devices`](crate::gateway::devices::Devices)) is simulated. Both ends of
 //! each connection are small and honest: they check every byte.
+//!
+//! Checked are: each byte comes once and unchanged; nothing is acknowledged that is not there; nothing is reset; nobody
+//! speaks for the addresses while another gateway has the votes; no port is two nodes'; how long connections wait. A fuse
+//! in the machine counts the packets of one connection that its gateway has in its hands, so a gateway fails (its daemon,
+//! its machine or its cable) before and after each of them. [`mutants`] shows that each checker sees what it is for.
+//!
+//! `TABANE_SIM_ROUNDS`, `TABANE_SIM_PARTITIONS`, `TABANE_SIM_MOVES` and `TABANE_SIM_ALONE` say how many runs there are;
+//! with `TABANE_SIM_TRACE=1` a run is told.
 
 mod crashes;
 mod host;
