@@ -41,7 +41,7 @@ endif
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak soak-tests soak-sim soak-lab soak-busy bench figures lint audit miri sanitize fuzz \
+.PHONY: help setup build demo test soak soak-tests soak-sim soak-lab soak-busy soak-doctor bench figures lint audit miri sanitize fuzz \
 	man deb rpm static release soak-packages test-arm64 install uninstall clean
 
 help: ## list what can be asked
@@ -71,7 +71,7 @@ test: ## every test, most as root and as an ordinary user; 10,000 fault schedule
 	@tools/setup.sh test
 	@SEED=$(SEED) tools/test.sh
 
-soak: soak-tests soak-sim soak-lab soak-busy soak-packages ## the long runs one after another: hours
+soak: soak-tests soak-sim soak-lab soak-busy soak-doctor soak-packages ## the long runs one after another: hours
 
 soak-tests: ## every test, all that build a lab also as an ordinary user
 	@tools/setup.sh test
@@ -138,6 +138,10 @@ static: ## one file that needs no library: for rescue systems, containers, other
 
 release: ## packages for amd64 and arm64, static programs, source, SHA256SUMS into target/release-VERSION; SKIP='PART…'
 	@SKIP="$(SKIP)" tools/release.sh $(TARGET)
+
+soak-doctor: setup ## as root: 60 faults in the lab, which tabane doctor is to name where they lie, and 40 clusters that are only odd
+	@cargo build --quiet --release -p tabane
+	@tools/try-doctor.py $(BINARY)
 
 soak-packages: ## SUITES='bookworm trixie': as root, install packages into fresh systems, use and remove them; Ansible, cloud-init
 	@tools/setup.sh packages
