@@ -179,7 +179,7 @@ pub(super) const ALL: &[Sections] = &[
             ),
             (
                 "STATE",
-                "Of a peer: `connect` (not connected yet), `up`, `down` (no path has worked for 10 s), `on demand`. Of a path also `suspect`: it may have failed, and is probed.",
+                "Of a peer: `connecting` (not connected yet), `up`, `down` (no path has worked for 10 s), `on demand`. Of a path also `suspect`: it may have failed, and is probed.",
             ),
             ("SINCE", "How long the state lasts."),
             (
