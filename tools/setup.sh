@@ -64,6 +64,8 @@ ssh                      openssh-client
 ssh-keygen               openssh-client
 sshd                     openssh-server
 tcpdump                  tcpdump
+nbdkit                   nbdkit
+nbdcopy                  libnbd-bin
 '
 # What `setup.sh test` adds: programs that tests run as they are.
 TEST='

@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Args, Subcommand, ValueHint};
 
 use crate::config::{parse_delay, parse_leaf, parse_loss, parse_rate};
 use crate::flood::cli::FloodArgs;
@@ -105,7 +106,12 @@ struct ExecArgs {
     #[command(flatten)]
     name: Name,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_hint = ValueHint::CommandWithArguments
+    )]
     command: Vec<OsString>,
 }
 
@@ -116,11 +122,41 @@ struct FailArgs {
     #[command(flatten)]
     name: Name,
     /// silent, carrier, oneway, loss=5%, mtu=1400, rate=10mbit or buffer=16000; outside one of the first four
-    #[arg(long, default_value = "silent")]
+    #[arg(long, default_value = "silent", value_parser = Modes, hide_possible_values = true)]
     mode: Fault,
     /// Only for this node [oneway: what this node sends; default n0]
     #[arg(long)]
     node: Option<String>,
+}
+
+/// A [`Fault`], with examples of each kind for the shells' completions.
+#[derive(Clone)]
+struct Modes;
+
+impl TypedValueParser for Modes {
+    type Value = Fault;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Fault, clap::Error> {
+        str::parse::<Fault>.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let modes = [
+            "silent",
+            "carrier",
+            "oneway",
+            "loss=5%",
+            "mtu=1400",
+            "rate=10mbit",
+            "buffer=16000",
+        ];
+        Some(Box::new(modes.map(PossibleValue::new).into_iter()))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -151,6 +151,9 @@ fn bash_completes_commands_and_options() {
     assert_eq!(completed("tabane sta"), "status\n");
     assert_eq!(completed("tabane up --con"), "--config\n");
     assert_eq!(completed("tabane lab fa"), "fail\n");
+    assert_eq!(completed("tabane lab fail --mode car"), "carrier\n");
+    assert_eq!(completed("tabane run --via mp"), "mptcp\n");
+    assert_eq!(completed("tabane lab flood --kind mix"), "mixed\n");
 }
 
 #[test]
@@ -176,4 +179,10 @@ fn zsh_and_fish_load_theirs() {
             .env("HOME", home),
     );
     assert!(told.starts_with("status\t"), "{told}");
+    let zsh = generated.read("completions/_tabane");
+    let programs = zsh.matches("_cmdambivalent").count();
+    assert!(
+        programs >= 3,
+        "run, mpi and lab exec complete programs, not {programs}"
+    );
 }

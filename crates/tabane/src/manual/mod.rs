@@ -3,6 +3,7 @@
 
 mod markdown;
 mod page;
+mod sections;
 
 use std::fmt;
 use std::fs;

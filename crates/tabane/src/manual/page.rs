@@ -2,9 +2,9 @@
 
 use clap::Command;
 use clap_mangen::Man;
-use tabane_cluster::DEFAULT_PATH;
 
 use super::markdown::escaped;
+use super::sections::{self, Sections};
 
 /// The page of `command`, which was built; in roff.
 pub(super) fn page(command: &Command) -> Vec<u8> {
@@ -36,28 +36,23 @@ pub(super) fn title(name: &str, section: &str) -> String {
     format!(".TH {name} {section} \"\" \"tabane {version}\" \"tabane\"\n")
 }
 
-/// The end of every page, and the additions for the daemon's.
+/// The end of every page: what its options do not tell.
 fn closing(name: &str) -> String {
-    let mut text = String::from(
-        ".SH \"EXIT STATUS\"\n\
+    let sections = sections::of(name);
+    let mut text = sections.map_or_else(String::new, Sections::output);
+    text += ".SH \"EXIT STATUS\"\n\
          0 done, 1 failed, 2 wrong command line or cluster file, 3 no daemon here,\n\
-         70 a bug in tabane.\n",
-    );
+         70 a bug in tabane.\n";
     if name == "tabane-up" {
         text += "\
-.SH FILES
-.TP
-.I /etc/tabane/cluster.toml
-The cluster file, unless \\fB\\-\\-config\\fR names another; see
-\\fBtabane\\-cluster.toml\\fR(5).
 .SH ENVIRONMENT
 .TP
 .B NOTIFY_SOCKET, WATCHDOG_USEC
 Set by \\fBsystemd\\fR(1): it is told when the node is ready, when it ends, and that
 its loop turns.
 ";
-        debug_assert!(text.contains(DEFAULT_PATH), "the page names another file");
     }
+    text += &sections.map_or_else(String::new, Sections::files_and_examples);
     let others = match name {
         "tabane" => "",
         "tabane-mpi" => "\\fBtabane\\fR(1), \\fBfi_tabane\\fR(7), ",

@@ -10,7 +10,7 @@ pub mod variables;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use tabane_cluster::{ClusterKey, DEFAULT_PATH, plain};
 use tabane_fi::environment::{self, Problem, links};
 
@@ -36,7 +36,8 @@ pub struct MpiArgs {
         required_unless_present = "print",
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "LAUNCHER"
+        value_name = "LAUNCHER",
+        value_hint = ValueHint::CommandWithArguments
     )]
     pub launcher: Vec<OsString>,
 }

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use tabane_cluster::{ConfigError, InterfaceAddress, plain};
 use tabane_io::capture::{Capture, Echoes, Namespace, Wide, is_inside};
 use tabane_io::handover::Handover;
@@ -92,7 +92,8 @@ pub struct RunArgs {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "PROGRAM"
+        value_name = "PROGRAM",
+        value_hint = ValueHint::CommandWithArguments
     )]
     pub program: Vec<OsString>,
 }

@@ -21,6 +21,8 @@ pub enum Action {
     Sort,
     /// Turn the order around.
     Reverse,
+    /// What keys and bars mean, or that no longer.
+    Help,
     /// Leave.
     Quit,
     /// Draw everything anew.
@@ -52,6 +54,7 @@ pub fn action(key: KeyEvent) -> Option<Action> {
         KeyCode::Esc | KeyCode::Backspace => Action::Back,
         KeyCode::Char('s') => Action::Sort,
         KeyCode::Char('r') => Action::Reverse,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::Help,
         KeyCode::Char('q' | 'Q') => Action::Quit,
         _ => return None,
     })
@@ -75,7 +78,8 @@ mod tests {
         assert_eq!(plain(KeyCode::Char('G')), Some(Action::Last));
         assert_eq!(plain(KeyCode::Enter), Some(Action::Graphs));
         assert_eq!(plain(KeyCode::Esc), Some(Action::Back));
-        assert_eq!(plain(KeyCode::F(1)), None);
+        assert_eq!(plain(KeyCode::Char('?')), Some(Action::Help));
+        assert_eq!(plain(KeyCode::F(2)), None);
         let mut released = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
         released.kind = KeyEventKind::Release;
         assert_eq!(action(released), None);

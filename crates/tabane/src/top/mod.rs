@@ -4,6 +4,7 @@
 //! model, `terminal` has the terminal and the threads.
 
 mod changes;
+mod help;
 mod history;
 mod keys;
 mod model;

@@ -117,6 +117,8 @@ pub struct Model {
     pub is_reversed: bool,
     /// The graphs of the selected peer are shown, not all peers.
     pub shows_graphs: bool,
+    /// What keys and bars mean is shown.
+    pub shows_help: bool,
     /// How many peers are above the first one shown.
     pub scrolled: usize,
     /// Places in the report, sorted.
@@ -138,6 +140,7 @@ impl Model {
             sort: Sort::File,
             is_reversed: false,
             shows_graphs: false,
+            shows_help: false,
             scrolled: 0,
             order: Vec::new(),
             selected: None,
@@ -260,6 +263,8 @@ impl Model {
             Action::First => self.select(0),
             Action::Last => self.select(usize::MAX),
             Action::Graphs => self.shows_graphs = !self.shows_graphs,
+            Action::Help => self.shows_help = !self.shows_help,
+            Action::Back if self.shows_help => self.shows_help = false,
             Action::Back => self.shows_graphs = false,
             Action::Sort => {
                 self.sort = self.sort.next();

@@ -2,7 +2,7 @@
 
 use super::changes::Mood;
 use super::model::Model;
-use super::rows::shorten;
+use super::rows::cut;
 use crate::status::{GatewayStatus, PortStatus, StatusReport, clean, metric};
 
 /// Ports that are named at most.
@@ -26,7 +26,7 @@ pub fn lines(model: &Model, report: &StatusReport, width: usize) -> Vec<(String,
         lines.push((format!("  {}", ports.join(", ")), Mood::Good));
     }
     for (text, _) in &mut lines {
-        *text = shorten(text, width);
+        *text = cut(text, width);
     }
     lines
 }

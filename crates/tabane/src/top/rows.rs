@@ -133,7 +133,7 @@ impl Columns {
     pub fn line(self, cells: &Cells, look: Look, is_selected: bool) -> Line<'static> {
         let Columns { label: wide, graph } = self;
         let (state, mood) = cells.state.unwrap_or(("", Mood::Good));
-        let label = shorten(&cells.label, wide);
+        let label = cut(&cells.label, wide);
         let rate = |(rate, bars): &(f64, String)| {
             let space = if graph > 0 { " " } else { "" };
             format!(" {:>6}{space}{bars}", metric(*rate))
@@ -157,13 +157,16 @@ impl Columns {
     }
 }
 
+/// Where something is missing.
+pub const MARK: &str = "…";
+
 /// Cuts to at most this many characters, with a mark if something is missing.
-pub fn shorten(text: &str, chars: usize) -> String {
+pub fn cut(text: &str, chars: usize) -> String {
     if text.chars().count() <= chars {
         return text.to_owned();
     }
     let kept: String = text.chars().take(chars.saturating_sub(1)).collect();
-    kept + "~"
+    kept + MARK
 }
 
 #[cfg(test)]

@@ -9,14 +9,20 @@ use tabane_cluster::Wire;
 use super::changes::{Mood, path_state, peer_state};
 use super::history::Traffic;
 use super::model::{Model, loss_percent, rtt_us};
-use super::outside;
-use super::rows::{Cells, Columns, Look, shorten};
+use super::rows::{Cells, Columns, Look, MARK, cut};
+use super::{help, outside};
 use crate::daemon::log::time_of_day;
 use crate::status::{PathStatus, PeerState, PeerStatus, StatusReport};
 use crate::status::{clean, duration, metric, round_trip_if_known};
 
 /// A graph's full height is at least this much: an idle link's probes are no traffic.
 const SCALE_MIN_BITS: f64 = 100_000.0;
+
+/// Characters of a figure or a short word.
+const FIGURE_MAX: usize = 12;
+
+/// [`MARK`], where the terminal has only ASCII.
+const MARK_ASCII: &str = "~";
 
 /// Of the lines below the peers, no more than this many are changes.
 const CHANGES_SHOWN_MAX: usize = 8;
@@ -82,19 +88,47 @@ pub fn draw(model: &Model, look: Look, now_s: u64, area: Rect, buffer: &mut Buff
         _ => page.table(model, height),
     }
     page.lines.resize(height.saturating_sub(1), Line::default());
-    page.lines.push(help(model));
+    page.lines.push(keys(model));
     for (line, y) in page.lines.iter().take(height).zip(area.y..) {
         buffer.set_line(area.x, y, line, area.width);
+        if line.width() > page.width {
+            mark_cut(area, y, buffer);
+        }
+    }
+    if model.shows_help {
+        help::draw(look, area, buffer);
+    }
+    if !look.blocks {
+        let marks = buffer.content.iter_mut();
+        marks
+            .filter(|cell| cell.symbol() == MARK)
+            .for_each(|cell| _ = cell.set_symbol(MARK_ASCII));
     }
 }
 
-fn help(model: &Model) -> Line<'static> {
+/// Marks a line that goes on beyond the screen. A figure that was cut would look like another one, so it goes.
+fn mark_cut(area: Rect, y: u16, buffer: &mut Buffer) {
+    let Some(last) = area.right().checked_sub(1).filter(|last| *last >= area.x) else {
+        return;
+    };
+    let columns = (area.x..=last).rev().take(FIGURE_MAX + 1);
+    let is_of_a_word = |x: &u16| buffer[(*x, y)].symbol() != " ";
+    let word: Vec<u16> = columns.take_while(is_of_a_word).collect();
+    if word.len() <= FIGURE_MAX {
+        for x in word {
+            buffer[(x, y)].set_symbol(" ");
+        }
+    }
+    buffer[(last, y)].set_symbol(MARK);
+}
+
+fn keys(model: &Model) -> Line<'static> {
     let text = if model.shows_graphs {
-        " q quit  esc all peers  up/down other peer".to_owned()
+        " q quit  ? help  esc all peers  up/down other peer".to_owned()
     } else {
         let order = if model.is_reversed { ", reversed" } else { "" };
         format!(
-            " q quit  up/down select  enter graphs  s sort: {}{order}  r reverse",
+            " q quit  ? help  enter graphs  s sort: {}{order}  r reverse",
             model.sort.name()
         )
     };
@@ -138,7 +172,7 @@ impl Page {
                 clean(&trouble.why)
             );
             let style = self.look.style(Mood::Bad).add_modifier(Modifier::REVERSED);
-            let text = shorten(&text, self.width);
+            let text = cut(&text, self.width);
             return self.lines.push(Line::styled(text, style));
         }
         let (out, back) = model.totals();
@@ -152,7 +186,7 @@ impl Page {
                 count => format!(", {count} not read"),
             };
             let text = format!("tabane run: {programs}{unread}");
-            self.lines.push(Line::raw(shorten(&text, self.width)));
+            self.lines.push(Line::raw(cut(&text, self.width)));
         }
         for (text, mood) in outside::lines(model, report, self.width) {
             self.lines.push(match mood {
@@ -200,7 +234,7 @@ impl Page {
     /// A line between two parts of the screen.
     fn rule(&mut self, text: &str) {
         let dash = if self.look.blocks { "─" } else { "-" };
-        let text = shorten(&format!("{} {text} ", dash.repeat(2)), self.width);
+        let text = cut(&format!("{} {text} ", dash.repeat(2)), self.width);
         let rest = self.width.saturating_sub(text.chars().count());
         let style = Style::new().add_modifier(Modifier::DIM);
         self.lines
@@ -262,7 +296,7 @@ impl Page {
         for change in model.changes.iter().skip(skipped) {
             let time = format!("{} ", time_of_day(change.unix_ms));
             let room = self.width.saturating_sub(time.len());
-            let text = shorten(&clean(&change.text), room);
+            let text = cut(&clean(&change.text), room);
             let style = self.look.style(change.mood);
             self.lines
                 .push(Line::from(vec![Span::raw(time), Span::styled(text, style)]));

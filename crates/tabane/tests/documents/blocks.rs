@@ -3,6 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where the guides are.
+pub const GUIDES: &str = "docs/guides";
+
+/// What the comments of a guide begin with that are no marks of blocks.
+const ORDERS: [&str; 3] = ["machines:", "cut:", "mend:"];
+
+/// What a document consists of, as far as a test looks at it.
+pub enum Part {
+    Block(Block),
+    /// A comment that is no block's mark: its place, and what stands between `<!--` and `-->`.
+    Order(String, String),
+}
+
 /// A fenced block of a document.
 pub struct Block {
     /// "docs/status.md:12", for messages.
@@ -47,13 +60,15 @@ pub fn root() -> PathBuf {
 /// The documents for users and operators: name and text.
 pub fn documents() -> Vec<(String, String)> {
     let root = root();
-    let of_docs = fs::read_dir(root.join("docs"))
-        .expect("is there")
-        .map(|entry| {
+    let names_in = |directory: &str| -> Vec<String> {
+        let entries = fs::read_dir(root.join(directory)).expect("is there");
+        let names = entries.map(|entry| {
             let name = entry.expect("can be read").file_name();
-            format!("docs/{}", name.to_str().expect("is text"))
+            format!("{directory}/{}", name.to_str().expect("is text"))
         });
-    let mut names: Vec<_> = of_docs.filter(|name| name.ends_with(".md")).collect();
+        names.filter(|name| name.ends_with(".md")).collect()
+    };
+    let mut names = [names_in("docs"), names_in(GUIDES)].concat();
     names.extend(["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(str::to_owned));
     names.sort();
     let read = |name: String| {
@@ -63,39 +78,55 @@ pub fn documents() -> Vec<(String, String)> {
     names.into_iter().map(read).collect()
 }
 
-pub fn blocks() -> Vec<Block> {
-    let documents = documents();
-    documents
-        .iter()
-        .flat_map(|(name, text)| blocks_of(name, text))
-        .collect()
+/// Whether a block with this place stands in a guide, which is run as a whole.
+pub fn is_of_a_guide(place: &str) -> bool {
+    place.starts_with(GUIDES)
 }
 
-fn blocks_of(document: &str, text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
+pub fn blocks() -> Vec<Block> {
+    let documents = documents();
+    let parts = documents
+        .iter()
+        .flat_map(|(name, text)| parts_of(name, text));
+    let block = |part| match part {
+        Part::Block(block) => Some(block),
+        Part::Order(..) => None,
+    };
+    parts.filter_map(block).collect()
+}
+
+/// The blocks and orders of a document, in their order.
+pub fn parts_of(document: &str, text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
     let mut mark = None;
     let mut lines = text.lines().zip(1..);
     while let Some((line, number)) = lines.next() {
+        let place = format!("{document}:{number}");
         if let Some(language) = line.strip_prefix("```") {
             let inside = lines
                 .by_ref()
                 .take_while(|(line, _)| !line.starts_with("```"));
-            blocks.push(Block {
-                place: format!("{document}:{number}"),
+            parts.push(Part::Block(Block {
+                place,
                 language: language.to_owned(),
                 text: inside.map(|(line, _)| format!("{line}\n")).collect(),
                 mark: mark.take(),
-            });
+            }));
         } else if let Some(comment) = line
             .strip_prefix("<!--")
             .and_then(|l| l.strip_suffix("-->"))
         {
-            mark = Some(comment.trim().to_owned());
+            let comment = comment.trim().to_owned();
+            if ORDERS.iter().any(|order| comment.starts_with(order)) {
+                parts.push(Part::Order(place, comment));
+            } else {
+                mark = Some(comment);
+            }
         } else if !line.is_empty() {
             mark = None;
         }
     }
-    blocks
+    parts
 }
 
 /// What stands between backquotes outside of blocks, with its place.

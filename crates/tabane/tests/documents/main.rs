@@ -9,10 +9,13 @@
 //!
 //! - `<!-- run: fresh -->`: on two machines where nothing is set up yet,
 //! - `<!-- not run: REASON -->`: why a test cannot; it must still be right.
+//!
+//! The guides (`docs/guides`) are followed from their first block to their last: `guides.rs` says how.
 
 mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
+mod guides;
 mod machines;
 mod words;
 
@@ -21,9 +24,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use blocks::{Block, blocks, documents, root, spans};
-use common::{tabane, text, wait_path};
+use blocks::{Block, blocks, documents, is_of_a_guide, root, spans};
+use common::{lab, tabane, text, wait_path};
 use machines::Machines;
+use tabane_lab::LabConfig;
 use tabane_lab::cluster::{PATIENCE, Scratch, output};
 
 /// Fails with all of them.
@@ -35,7 +39,8 @@ fn none(faults: Vec<String>) {
 fn commands_run_on_a_cluster() {
     let machines = Machines::running();
     let mut faults = Vec::new();
-    for block in blocks().iter().filter(|block| block.mark.is_none()) {
+    let is_here = |block: &&Block| block.mark.is_none() && !is_of_a_guide(&block.place);
+    for block in blocks().iter().filter(is_here) {
         let Some(script) = block.script() else {
             continue;
         };
@@ -63,7 +68,7 @@ fn a_fresh_cluster_is_set_up_as_told() {
         "the README no longer tells how a cluster is set up"
     );
     for block in blocks {
-        let mut machines = Machines::fresh();
+        let mut machines = Machines::fresh(lab(&LabConfig::default()));
         let script = block.script().expect("has commands");
         let ran = output("bash", machines.command(&script), PATIENCE).expect("ends");
         assert!(
@@ -73,7 +78,7 @@ fn a_fresh_cluster_is_set_up_as_told() {
             text(&ran.stdout),
             text(&ran.stderr)
         );
-        machines.up();
+        assert!(machines.up_if_noted(), "the commands end with `tabane up`");
     }
 }
 
@@ -114,6 +119,8 @@ fn marks_are_understood_and_commands_are_a_shells() {
         };
         let is_known = match (&block.mark, block.reason()) {
             (_, Some(reason)) => reason.len() > 10,
+            // Those of guides are understood where these are followed.
+            (Some(_), None) if is_of_a_guide(&block.place) => true,
             (Some(mark), None) => mark == "run: fresh",
             (None, None) => true,
         };
@@ -286,7 +293,9 @@ fn the_status_that_is_shown_looks_like_the_real_one() {
     let known: BTreeSet<String> = real.lines().map(words::shape).collect();
     let mut faults = Vec::new();
     let mut count = 0;
-    for block in blocks() {
+    // What guides show is compared where they are followed.
+    let own = |block: &Block| !is_of_a_guide(&block.place);
+    for block in blocks().into_iter().filter(own) {
         let Some((_, sample)) = block.text.split_once("$ tabane status\n") else {
             continue;
         };

@@ -418,11 +418,40 @@ fn ascii_where_the_locale_has_nothing_else() {
         blocks: false,
         ..PLAIN
     };
-    for graphs in [false, true] {
-        model.shows_graphs = graphs;
-        let text = text_of(&screen(&mut model, 80, 24, ascii));
-        assert!(text.is_ascii(), "{text}");
+    for (graphs, help) in [(false, false), (true, false), (false, true)] {
+        (model.shows_graphs, model.shows_help) = (graphs, help);
+        for width in [80, 30] {
+            let text = text_of(&screen(&mut model, width, 24, ascii));
+            assert!(text.is_ascii(), "{text}");
+        }
     }
+}
+
+#[test]
+fn help_is_over_the_screen_until_it_is_left() {
+    let (mut model, _) = busy();
+    let before = draw(&mut model, 80, 24);
+    assert!(before.contains(" ? help "), "{before}");
+    model.act(Action::Help, 1);
+    let over = draw(&mut model, 80, 24);
+    for told in [
+        "select another peer",
+        "a full bar is the highest",
+        "└──",
+        "n0: tabane",
+    ] {
+        assert!(over.contains(told), "{told}: {over}");
+    }
+    for (width, height) in [(0, 0), (1, 1), (5, 2), (20, 8), (300, 100)] {
+        draw(&mut model, width, height);
+    }
+    let narrow = draw(&mut model, 30, 24);
+    assert!(narrow.contains("select a…"), "{narrow}");
+    model.act(Action::Back, 1);
+    assert_eq!(draw(&mut model, 80, 24), before);
+    model.act(Action::Help, 1);
+    model.act(Action::Help, 1);
+    assert_eq!(draw(&mut model, 80, 24), before);
 }
 
 #[test]
