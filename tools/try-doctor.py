@@ -114,11 +114,12 @@ class Cluster:
                     return False
         return True
 
-    def wait_well(self, seconds=40):
+    def wait_well(self, seconds=90):
         until = time.monotonic() + seconds
         while not self.is_well():
             if time.monotonic() > until:
-                raise RuntimeError("the cluster does not become well again")
+                shown = [subprocess.run(self.enter(node, self.tabane, "status"), capture_output=True, text=True).stdout for node in self.nodes]
+                raise RuntimeError("the cluster does not become well again:\n" + "\n".join(shown))
             time.sleep(0.2)
 
     def doctor(self, node, *words):
