@@ -140,7 +140,7 @@ fn error(cluster: &Cluster, line: Option<u32>, what: String, right: String) -> C
 /// Errors: two links here in overlapping networks; an address of a peer in the
 /// network of another link here; the virtual NICs' network overlapping a
 /// link's. Warnings: a link whose address is not here (it stays down until it
-/// is), two links on one interface, a peer outside of the link's network.
+/// is), two links on one interface, a peer outside of the link's network, names wanted in `/etc/hosts` where nothing leads to them.
 pub fn check_here(cluster: &Cluster, me: NodeIndex, own: &[InterfaceAddress]) -> Vec<Problem> {
     let mut findings = Findings::new(&cluster.file, "");
     let Some(node) = cluster.nodes.get(me) else {
@@ -169,6 +169,14 @@ pub fn check_here(cluster: &Cluster, me: NodeIndex, own: &[InterfaceAddress]) ->
         }
     }
     check_own_vnic(node, &links, own, &mut findings);
+    if cluster.vnic.hosts && node.vnic.is_none() {
+        let what = format!(
+            "{} has no `vnic`, so no names are written into /etc/hosts here",
+            named(node)
+        );
+        let right = "add `vnic`, or leave `hosts` out of `[vnic]` on this machine";
+        findings.warning(node.lines.node, what, right);
+    }
     findings.into_problems()
 }
 

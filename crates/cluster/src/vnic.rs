@@ -2,7 +2,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{entry, unknown_keys};
+use super::document::{entry, read_bool, unknown_keys};
 use super::problem::Findings;
 
 /// The MTU of the virtual NICs, bytes, if the file does not say: 44 wire pieces of a 1500-byte network less
@@ -14,25 +14,30 @@ const MTU_BYTES_MIN: u32 = 1280;
 /// The maximum of a TAP in Linux.
 const MTU_BYTES_MAX: u32 = 65_521;
 
-const KEYS: &[&str] = &["mtu"];
+const KEYS: &[&str] = &["hosts", "mtu"];
 
 /// `[vnic]` of the cluster file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VnicSpec {
     /// The longest IP packet of a virtual NIC, bytes, 1280 to 65521.
     pub mtu_bytes: u32,
+    /// Are the nodes' names written into `/etc/hosts`?
+    pub hosts: bool,
 }
 
 impl Default for VnicSpec {
     fn default() -> Self {
         Self {
             mtu_bytes: VNIC_MTU_BYTES,
+            hosts: false,
         }
     }
 }
 
 /// Reads the table, if it is there. Errors are reported, and their entries left out.
 pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> VnicSpec {
+    const RIGHT_HOSTS: &str =
+        "write `hosts = true` to have the nodes' names in /etc/hosts, or leave it out";
     let mut vnic = VnicSpec::default();
     let Some((value, line)) = entry(root, "vnic", findings) else {
         return vnic;
@@ -44,6 +49,7 @@ pub(super) fn read(root: &DeTable<'_>, findings: &mut Findings) -> VnicSpec {
         return vnic;
     };
     unknown_keys(table, KEYS, " of `[vnic]`", findings);
+    vnic.hosts = read_bool(table, "hosts", RIGHT_HOSTS, findings).unwrap_or(false);
     let Some((value, line)) = entry(table, "mtu", findings) else {
         return vnic;
     };

@@ -6,7 +6,7 @@
 //! things a well-behaved daemon needs ([`signals`], [`systemd`], [`handover`],
 //! [`credentials`], [`privileges`], [`entropy`], [`alarm`]); and what diagnosis needs: a look at a link from beside the daemon
 //! ([`probe`], [`ethtool`]); and other programs' connections and datagrams, where they begin
-//! ([`capture`], [`socket_calls`]); and memory between processes ([`shared_memory`]). All `unsafe` of the program lives here.
+//! ([`capture`], [`socket_calls`]); and memory between processes ([`shared_memory`]); and changes to files of others ([`rewrite`]). All `unsafe` of the program lives here.
 //!
 //! Linux only. Everything is non-blocking unless its documentation says
 //! otherwise, and meant to be driven by one loop on one thread.
@@ -28,6 +28,7 @@ pub mod poll;
 pub mod privileges;
 pub mod probe;
 pub mod process;
+pub mod rewrite;
 pub mod shared_memory;
 pub mod signals;
 pub mod socket_calls;

@@ -64,6 +64,25 @@ pub fn give_up(
     Ok(other.map(|(uid, _)| uid))
 }
 
+/// From now on this thread, and all threads and programs that it starts, have no other capabilities than those that help to
+/// replace a file of somebody else by one of the same owner and mode. The user stays who it is.
+///
+/// # Errors
+/// The system refuses it, as a service manager may have told it to.
+pub fn keep_files_only() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER;
+    let kept = capabilities(None)?.permitted & files;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, sets)?;
+    clear_ambient_capability_set()?;
+    Ok(())
+}
+
 /// Puts the other capabilities out of reach of programs that this one may start. A process that may not do so has none to
 /// lose.
 fn forbid_others() {

@@ -23,7 +23,7 @@ use crate::ping::{self, PingArgs};
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::status::{self, AskError, Check, Colours, Detail, MembersReport, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, place, steer, top, topo, trace};
+use crate::{daemon, doctor, exit_codes, init, manual, mpi, names, place, steer, top, topo, trace};
 
 mod panic;
 
@@ -155,6 +155,9 @@ pub enum Command {
     /// Steer the kernel's Multipath TCP for the daemon at the other end of standard input
     #[command(hide = true)]
     Keeper,
+    /// Write the nodes' names into /etc/hosts for the daemon at the other end of standard input
+    #[command(hide = true)]
+    Scribe,
     /// Write the manual pages and the shells' completions into a directory
     ///
     /// For packaging or installing the program: man1, man5, man7, completions.
@@ -321,6 +324,7 @@ fn obey(cli: Cli) -> ExitCode {
         },
         Command::Bulk(args) => run_bulk(&args),
         Command::Keeper => steer::keep(),
+        Command::Scribe => names::write(),
         Command::Generate { directory } => {
             manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
         }

@@ -324,6 +324,11 @@ fn mtu_of_the_virtual_nics() {
             "{KEY}vnic.mut = 1500\n{N0}{N1}",
             "c:2: unknown key `mut`; did you mean `mtu`?",
         ),
+        (
+            "{KEY}vnic.hosts = \"yes\"\n{N0}{N1}",
+            "c:2: hosts is neither true nor false; \
+             write `hosts = true` to have the nodes' names in /etc/hosts, or leave it out",
+        ),
     ]);
 }
 

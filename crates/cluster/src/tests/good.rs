@@ -29,6 +29,7 @@ fn the_shortest_file() {
     assert!(cluster.run.plain_tcp);
     assert_eq!(cluster.run_users, RunUsers::default());
     assert_eq!(cluster.vnic.mtu_bytes, crate::VNIC_MTU_BYTES);
+    assert!(!cluster.vnic.hosts);
     let names: Vec<_> = cluster.nodes.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["n0", "n1"]);
     let n1 = &cluster.nodes[1];
@@ -43,7 +44,7 @@ fn every_key() {
         "{KEY}wire = \"plain\"\nport = 9000\nmetrics = 9577\nmptcp = true\n\
          [[node]]\nname = \"rack-1.node_A\"\nlinks = [\"fd00:0:0:1::1\",\n\"10.1.0.1\"]\nvnic = \"10.99.0.1/24\"\n\
          [[node]]\nname = \"2\"\nlinks = [\"\", \"10.1.0.2\"]\nvnic = \"10.99.0.2/24\"\nmetrics = \"[::]:80\"\n\
-         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\n[mesh]\nbundles = 12\nrelay = false\nrelay_mbps = 500\n",
+         [run]\nall_links_down_s = 7\nplain_tcp = false\nusers = [\"alice\", \"1000\"]\ngroup = \"hpc\"\n[vnic]\nmtu = 1_500\nhosts = true\n[mesh]\nbundles = 12\nrelay = false\nrelay_mbps = 500\n",
     );
     let expected = MeshSpec {
         bundles: Some(12),
@@ -59,7 +60,7 @@ fn every_key() {
         group: Some("hpc".to_owned()),
     };
     assert_eq!(cluster.run_users, expected);
-    assert_eq!(cluster.vnic.mtu_bytes, 1500);
+    assert_eq!((cluster.vnic.mtu_bytes, cluster.vnic.hosts), (1500, true));
     assert_eq!(cluster.wire, Wire::Plain);
     assert_eq!(cluster.port, 9000);
     assert!(cluster.mptcp);

@@ -150,3 +150,20 @@ fn the_file_against_the_machine() {
         assert_eq!(checked(file, 1, own), expected, "{file} {own}");
     }
 }
+
+#[test]
+fn names_that_nothing_leads_to_are_told() {
+    let (cluster, _) =
+        parse("{KEY}{N0}vnic = \"10.99.0.1/24\"\n{N1}[vnic]\nhosts = true\n").unwrap();
+    let problems = check_here(&cluster, 1, &own(HERE));
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "c:6: warning: node \"n1\" has no `vnic`, so no names are written into /etc/hosts here; \
+          add `vnic`, or leave `hosts` out of `[vnic]` on this machine"
+        ]
+    );
+    let own = own("eth0 10.77.0.1/24, eth1 10.77.1.1/24");
+    assert_eq!(check_here(&cluster, 0, &own), []);
+}

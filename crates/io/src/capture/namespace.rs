@@ -115,9 +115,9 @@ impl Namespace {
     ///
     /// # Errors
     /// There is no such file, or the kernel does not permit to mount another over it.
-    pub fn add_names<'a>(
+    pub fn add_names(
         &self,
-        names: impl IntoIterator<Item = (&'a str, IpAddr)>,
+        names: impl IntoIterator<Item = (String, IpAddr)>,
     ) -> Result<(), NamespaceError> {
         let step = || NamespaceError::step("give /etc/hosts the nodes' names");
         let mut text = fs::read("/etc/hosts").map_err(step())?;

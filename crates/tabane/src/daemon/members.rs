@@ -168,13 +168,14 @@ impl Daemon {
         self.members_changed(tabane_engine::now());
     }
 
-    /// The virtual NIC and the keeper of Multipath TCP know the peers, too.
+    /// The virtual NIC, the keeper of Multipath TCP and the scribe of names know the peers, too.
     fn members_changed(&mut self, now: Time) {
         if let (Some(nic), Some((own, _))) = (&mut self.nic, self.cluster.nodes[self.me].vnic) {
             nic.set_peers(own, &peers_with_nic(&self.cluster, &self.peers));
         }
         self.set_outside_peers();
         self.helm.redraw(now);
+        self.naming.changed();
     }
 
     /// Adds the nodes that have joined to a cluster that was read from the file, as far as that does not name them.

@@ -14,6 +14,7 @@ pub mod log;
 mod manager;
 mod members;
 mod metrics;
+mod naming;
 mod nic;
 mod outside;
 mod pinging;

@@ -191,6 +191,7 @@ impl Daemon {
         self.set_outside_peers();
         self.change_outside();
         self.set_helm(turn);
+        self.naming.changed();
     }
 
     /// Tells the virtual NIC of its peers and its size.
@@ -373,6 +374,20 @@ fn public_words(is: bool, was: bool) -> String {
     .to_owned()
 }
 
+/// Changes that all virtual NICs have in common, in words.
+fn vnic_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String> {
+    let (old, new) = (before.vnic, after.vnic);
+    let hosts = match new.hosts {
+        true => "the nodes' names are in /etc/hosts",
+        false => "the nodes' names are in /etc/hosts no more",
+    };
+    let hosts = (old.hosts != new.hosts).then(|| hosts.to_owned());
+    let mtu = format!("the MTU of the virtual NIC is {}", new.mtu_bytes);
+    hosts
+        .into_iter()
+        .chain((old.mtu_bytes != new.mtu_bytes).then_some(mtu))
+}
+
 /// The differences, in words.
 fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
     let mut words = Vec::new();
@@ -401,9 +416,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
     }
     words.extend(run_words(old, new).chain(gateway_words(old, new)));
     words.extend(mesh_words(old, new));
-    let mtu_bytes = new.vnic.mtu_bytes;
-    let mtu = || format!("the MTU of the virtual NIC is {mtu_bytes}");
-    words.extend((old.vnic.mtu_bytes != mtu_bytes).then(mtu));
+    words.extend(vnic_words(old, new));
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {
@@ -558,6 +571,11 @@ links = ["10.77.0.3"]
         assert_eq!(
             told(&cluster(&vnic)),
             ["the MTU of the virtual NIC is 1500"]
+        );
+        let hosts = format!("{OLD}[vnic]\nhosts = true\n");
+        assert_eq!(
+            told(&cluster(&hosts)),
+            ["the nodes' names are in /etc/hosts"]
         );
     }
 

@@ -26,6 +26,7 @@ use super::lines::{Allowance, Lines, PeerLines};
 use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
+use super::naming::Naming;
 use super::nic::{Condition, NAME as NIC, Nic, open_nic};
 use super::outside;
 use super::pinging::Pings;
@@ -49,7 +50,9 @@ pub(super) const TOKEN_NIC: u64 = HOST_TOKENS + 1;
 pub(super) const TOKEN_KEEPER: u64 = HOST_TOKENS + 2;
 /// The thread of a survey.
 const TOKEN_SURVEY: u64 = HOST_TOKENS + 3;
-const TOKEN_CONTROL: u64 = HOST_TOKENS + 4;
+/// The scribe of names.
+pub(super) const TOKEN_SCRIBE: u64 = HOST_TOKENS + 4;
+const TOKEN_CONTROL: u64 = HOST_TOKENS + 5;
 
 /// How long a daemon lives, and for whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +147,7 @@ pub(super) struct Daemon {
     pub peer_lines: PeerLines,
     pub manager: Manager,
     pub helm: Helm,
+    pub naming: Naming,
     pub surveys: Surveys,
     pub traces: Traces,
     pub bench: Bench,
@@ -220,6 +224,8 @@ impl Daemon {
         agent.gateway = outside::open(&engine, cluster, me, &peers, life.is_for_all());
         wait_for_signals(&engine, &signals)?;
         let surveys = surveys(&engine).map_err(|e| format!("cannot make surveys: {e}"))?;
+        let names = || Naming::start(engine.poller(), cluster, me);
+        let naming = life.is_for_all().then(names).unwrap_or_default();
         // Not before what only root can make is there, and not after the first thread: each has its own.
         give_up_privileges(&lease);
         let metrics = serve_own_metrics(cluster, me, life.is_for_all())?;
@@ -242,6 +248,7 @@ impl Daemon {
             peer_lines: PeerLines::default(),
             manager: Manager::from_environment(),
             helm: helm.unwrap_or_default(),
+            naming,
             surveys,
             traces: Traces::default(),
             bench: Bench::default(),
@@ -298,6 +305,7 @@ impl Daemon {
         engine.node.close(now);
         engine.flush(engine.now());
         self.helm.stop(engine.poller());
+        self.naming.stop(engine.poller());
         log::line("stopped");
     }
 
@@ -621,6 +629,7 @@ impl Host for Daemon {
                 }
             }
             TOKEN_KEEPER => self.steered(turn),
+            TOKEN_SCRIBE => self.scribe_said(turn),
             TOKEN_SURVEY => self.turn_survey(turn.now, turn.node),
             TOKEN_NIC => {
                 if let Some(nic) = &mut self.nic {
@@ -669,6 +678,7 @@ impl Host for Daemon {
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {
         self.draw(node, poller);
+        self.tell_names(tabane_engine::now(), poller);
         let is_eager = self.is_eager || self.bench.before_wait(node);
         let Some(nic) = &mut self.nic else {
             return is_eager;

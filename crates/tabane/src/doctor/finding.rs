@@ -27,6 +27,8 @@ pub enum Cause {
     ForeignMac,
     /// Peers send longer packets than the virtual NIC's MTU lets pass.
     VnicMtu,
+    /// Names that the daemon has written into `/etc/hosts` are missing, or somebody else's lines contradict them.
+    NamesMissing,
     /// The two ends have different cluster keys.
     WrongKey,
     /// One of the two ends does not hold the key that the other one's file has for it.

@@ -36,6 +36,7 @@ use tabane_io::sockets::Audience;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
 use crate::cli;
+use crate::names::DOMAIN;
 use crate::status::NodeAddresses;
 use finder::Finder;
 use known::Known;
@@ -330,11 +331,12 @@ fn hand_over(
 }
 
 /// The nodes' names and their addresses for programs: the virtual NIC's, or else the first link's.
-fn names(nodes: &[NodeAddresses]) -> impl Iterator<Item = (&str, IpAddr)> {
+fn names(nodes: &[NodeAddresses]) -> impl Iterator<Item = (String, IpAddr)> {
     nodes.iter().filter_map(|node| {
         let vnic = node.vnic.map(|(address, _)| address);
         let address = vnic.or_else(|| node.links.iter().flatten().next().copied())?;
-        Some((node.name.as_str(), address))
+        let name = &node.name;
+        Some((format!("{name} {name}.{DOMAIN}"), address))
     })
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tabane_cluster::{Cluster, ConfigError, InterfaceAddress};
 use tabane_io::netlink::{Interface, interfaces, neighbours};
+use tabane_io::rewrite::read;
 use tabane_proto::crypto::public_key;
 
 use super::flows::Flows;
@@ -19,6 +20,7 @@ use super::{
     vnic,
 };
 use crate::doctor::finding::Unseen;
+use crate::names::{HOSTS, HOSTS_BYTES_MAX, Lack, Names, lack};
 use crate::status::{self, AskError, PathState, StatusReport};
 use crate::{cli, mpi};
 
@@ -93,6 +95,7 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
     });
     if let (Some(report), Some((cluster, me))) = (&first, cluster) {
         facts.vnic_ways = vnic::ways(report, (cluster, *me), &interfaces, order.is_quiet);
+        facts.names = cluster.vnic.hosts.then(names).flatten();
     }
     facts.links = own_links(first.as_ref(), cluster, &interfaces);
     if !runs {
@@ -115,6 +118,14 @@ pub fn gather(order: &Order) -> Result<Facts, String> {
         };
     }
     Ok(facts)
+}
+
+/// What is lacking of the names of all nodes that the daemon knows.
+fn names() -> Option<Lack> {
+    let nodes = status::ask_here(status::ask_nodes).ok()?;
+    // A service does not see it.
+    let text = read(Path::new(HOSTS), HOSTS_BYTES_MAX).ok()?;
+    Some(lack(&text, &Names::of(&nodes, true)))
 }
 
 /// The device outside as it is now, after the watching.

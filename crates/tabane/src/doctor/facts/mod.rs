@@ -17,6 +17,7 @@ use tabane_io::probe::KnockAnswer;
 
 use super::finding::Unseen;
 use crate::mpi::installed::Mpi;
+use crate::names::Lack;
 use crate::status::{LinkStatus, PathStatus, PeerStatus, StatusReport};
 
 pub use gather::{Order, gather};
@@ -43,6 +44,8 @@ pub struct Facts {
     pub vnic: Option<VnicFacts>,
     /// The ways to peers' addresses on the bundle.
     pub vnic_ways: Vec<VnicWay>,
+    /// What `/etc/hosts` lacks of the nodes' names, if they are wanted there.
+    pub names: Option<Lack>,
     /// This node's links.
     pub links: Vec<OwnLink>,
     /// The ways to the peers that were looked at.

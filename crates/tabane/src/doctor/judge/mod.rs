@@ -6,6 +6,7 @@ mod host;
 mod links;
 mod mpi;
 mod mtu;
+mod names;
 mod outside;
 mod own;
 mod programs;
@@ -23,10 +24,11 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// The checks, in words, for a healthy result.
-pub const CHECKED: [&str; 22] = [
+pub const CHECKED: [&str; 23] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "the route and firewall of packets for the virtual NIC",
+    "the nodes' names in /etc/hosts, if the cluster file wants them there",
     "interfaces, addresses and carrier",
     "key, version, wire and names",
     "firewalls here and there",
@@ -52,6 +54,7 @@ pub const CHECKED: [&str; 22] = [
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     own::judge(facts, &mut found);
+    names::judge(facts, &mut found);
     links::judge(facts, &mut found);
     refusals::judge(facts, &mut found);
     reach::judge(facts, &mut found);

@@ -4,6 +4,7 @@ mod alike;
 mod frames;
 mod moments;
 mod mpi;
+mod names;
 mod outside;
 mod shared;
 mod steering;
