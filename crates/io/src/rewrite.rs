@@ -1,14 +1,15 @@
 //! Changing a part of a file that belongs to others, such as `/etc/hosts`: whole or not at all, and nothing else of it.
 
 use std::ffi::CStr;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
+use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, flistxattr, flock, fsetxattr};
+use rustix::io::Errno;
 
 /// How long another writer is waited for.
 const LOCK_MAX: Duration = Duration::from_secs(10);
@@ -72,11 +73,11 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 fn wait_for(directory: &File) -> io::Result<()> {
     let until = Instant::now() + LOCK_MAX;
     loop {
-        match directory.try_lock() {
+        match flock(directory, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOCK_EVERY),
-            Err(TryLockError::WouldBlock) => return Err(ErrorKind::ResourceBusy.into()),
-            Err(TryLockError::Error(error)) => return Err(error),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOCK_EVERY),
+            Err(Errno::WOULDBLOCK) => return Err(ErrorKind::ResourceBusy.into()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
