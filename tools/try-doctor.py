@@ -291,8 +291,8 @@ def of_daemons():
     yield Fault("n1 has another port", None, "no_daemon_there", lambda c: c.restart(1, c.text(port=PORT + 1)), again(1))
     yield Fault("n1's file does not name n0", None, "files_differ", lambda c: c.restart(1, c.text(but=[0])), again(1))
     yield Fault("n1's file calls n0 otherwise", None, "files_differ", lambda c: c.restart(1, c.text(name=lambda n: "head" if n == "n0" else n)), again(1))
-    yield Fault("n1's file has its links in the other order", None, "swapped_links",
-                lambda c: c.restart(1, c.text(address=lambda node, link: f"10.77.{1 - link if node == 1 else link}.{node + 1}")), again(1))
+    yield Fault("n1's file has its links in the other order", 1, "cluster_file swapped_links",
+                lambda c: c.restart(1, c.text(address=lambda node, link: f"10.77.{1 - link if node == 1 else link}.{node + 1}")), again(1), asks=1)
     yield Fault("n2 runs as n1", None, "name_conflict files_differ swapped_links", both(lambda c: c.stop(2), lambda c: c.write(2, c.text(
                 address=lambda node, link: f"10.77.{link}.{ {1: 3, 2: 9}.get(node, node + 1)}")), lambda c: c.start(2, "n1")),
                 both(lambda c: c.stop(2), lambda c: c.write(2), start(2)), wait=4)
