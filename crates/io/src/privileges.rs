@@ -54,7 +54,7 @@ pub fn give_up(
         permitted: kept,
         inheritable: kept,
     };
-    set_capabilities(None, sets)?;
+    set(sets)?;
     clear_ambient_capability_set()?;
     for capability in kept.iter() {
         configure_capability_in_ambient_set(capability, true)?;
@@ -78,8 +78,17 @@ pub fn keep_files_only() -> io::Result<()> {
         permitted: kept,
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, sets)?;
+    set(sets)?;
     clear_ambient_capability_set()?;
+    Ok(())
+}
+
+/// Sets the capabilities, unless they are these already: a service manager that has seen to it may forbid the call (our unit
+/// does, by `~@privileged`).
+fn set(sets: CapabilitySets) -> io::Result<()> {
+    if capabilities(None)? != sets {
+        set_capabilities(None, sets)?;
+    }
     Ok(())
 }
 
