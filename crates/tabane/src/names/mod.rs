@@ -1,7 +1,7 @@
 //! The nodes' names in `/etc/hosts` (`hosts = true` in `[vnic]`).
 //!
 //! The daemon gives up the right to write that file soon after its start, so another process writes it, the
-//! [`scribe`](write): the daemon tells it the names whenever they change, and it takes them away again when the daemon is
+//! [`scribe`](write()): the daemon tells it the names whenever they change, and it takes them away again when the daemon is
 //! gone, even if that was killed. Should both be killed, the next daemon's scribe replaces what was left.
 
 mod scribe;
