@@ -544,6 +544,8 @@ impl Mesh {
             // This node said it before it restarted.
             if reach.version >= self.version.max(1) && self.told.as_ref() != Some(&reach) {
                 self.version = reach.version;
+                // Others may have refused what was said since, of the same version: it is said anew, under the next one.
+                self.told = None;
                 self.tell_after(now, TELL_AFTER);
                 if let Some(switches) = reach.switches.filter(|_| self.switches.is_none()) {
                     self.set_switches(now, switches);
