@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod exit_codes;
 pub mod gateway;
 pub mod init;
+pub mod json_lines;
 pub mod manual;
 pub mod metrics;
 pub mod mpi;

@@ -1,8 +1,9 @@
 //! Any bytes as what the daemons of two nodes say each other of a measurement, or of what is wrong: lines, in pieces of any
 //! size.
 
-use tabane_program::bench::words::{Answer, LINE_BYTES_MAX, Lines, Question, is_datagram};
+use tabane_program::bench::words::{Answer, Question, is_datagram};
 use tabane_program::doctor::words as looked;
+use tabane_program::json_lines::{LINE_BYTES_MAX, Lines};
 
 /// Feeds it `bytes`: the first says how long the pieces are.
 pub fn run(bytes: &[u8]) {

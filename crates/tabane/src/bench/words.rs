@@ -4,14 +4,13 @@
 use serde::{Deserialize, Serialize};
 use tabane_proto::limits::LINKS_MAX;
 
+use crate::json_lines::{self, Malformed};
 use crate::status::to_line;
 
 /// The service of these streams: "BNCH".
 pub const SERVICE: u32 = 0x424e_4348;
 /// The version of what is said.
 pub const VERSION: u32 = 1;
-/// Longest line, with its newline.
-pub const LINE_BYTES_MAX: usize = 4096;
 /// The longest measurement that a node takes part in, in seconds.
 pub const SECONDS_MAX: u32 = 300;
 /// A stream was not wanted: no measurement goes on, or the line was not understood.
@@ -105,53 +104,10 @@ pub struct LinkFigures {
     pub rx_dropped: u64,
 }
 
-/// A line was not understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed(pub String);
-
 impl Figures {
     /// The counters of one path.
     pub fn of_link(&self, link: u8) -> Option<&LinkFigures> {
         self.links.iter().find(|of| of.link == link)
-    }
-}
-
-/// Lines that come in pieces.
-#[derive(Debug, Default)]
-pub struct Lines(Vec<u8>);
-
-impl Lines {
-    /// How many more bytes may be added.
-    pub fn room(&self) -> usize {
-        LINE_BYTES_MAX - self.0.len()
-    }
-
-    /// Adds what came, at most [`room`](Lines::room).
-    pub fn add(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// The next whole line.
-    ///
-    /// # Errors
-    /// It is too long.
-    pub fn take(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
-        let Some(end) = self.0.iter().position(|byte| *byte == b'\n') else {
-            return match self.room() {
-                0 => Err(Malformed(format!(
-                    "a line has more than {LINE_BYTES_MAX} bytes"
-                ))),
-                _ => Ok(None),
-            };
-        };
-        let mut line: Vec<u8> = self.0.drain(..=end).collect();
-        line.pop();
-        Ok(Some(line))
-    }
-
-    /// What came behind the last line that was taken.
-    pub fn rest(&self) -> &[u8] {
-        &self.0
     }
 }
 
@@ -161,7 +117,7 @@ impl Question {
     /// # Errors
     /// [`Malformed`].
     pub fn parse(line: &[u8]) -> Result<Question, Malformed> {
-        serde_json::from_slice(line).map_err(|error| Malformed(error.to_string()))
+        json_lines::parse(line)
     }
 
     /// The line, with its newline.
@@ -176,7 +132,7 @@ impl Answer {
     /// # Errors
     /// [`Malformed`].
     pub fn parse(line: &[u8]) -> Result<Answer, Malformed> {
-        let answer = serde_json::from_slice(line).map_err(|error| Malformed(error.to_string()))?;
+        let answer = json_lines::parse(line)?;
         match &answer {
             Answer::Figures(figures) if figures.links.len() > LINKS_MAX => {
                 Err(Malformed(format!("more than {LINKS_MAX} links")))
@@ -205,6 +161,7 @@ pub fn is_datagram(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_lines::LINE_BYTES_MAX;
 
     #[test]
     fn what_is_said_is_understood() {
@@ -252,19 +209,6 @@ mod tests {
         let links = ["{}"; LINKS_MAX + 1].join(",");
         let line = format!("{{\"figures\":{{\"links\":[{links}]}}}}");
         assert!(Answer::parse(line.as_bytes()).is_err());
-    }
-
-    #[test]
-    fn lines_come_in_pieces_and_have_a_bound() {
-        let mut lines = Lines::default();
-        lines.add(b"one\ntwo");
-        assert_eq!(lines.take(), Ok(Some(b"one".to_vec())));
-        assert_eq!(lines.take(), Ok(None));
-        assert_eq!(lines.rest(), b"two");
-        lines.add(b"\n");
-        assert_eq!(lines.take(), Ok(Some(b"two".to_vec())));
-        lines.add(&vec![b'x'; lines.room()]);
-        assert!(lines.take().is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use crate::agent::give_up;
-use crate::bench::words::{Lines, Malformed};
+use crate::json_lines::{Lines, Malformed};
 
 /// A stream on which lines are said.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::log;
 use super::report::unix_ms;
 use crate::doctor;
+use crate::doctor::facts::Order;
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::FindingStatus;
 
@@ -147,11 +148,23 @@ impl Watcher {
                 continue;
             }
             // A daemon that does not answer itself has more to do; it says nothing of that here.
-            let found = doctor::quiet_findings(&self.config, &self.node, WATCH);
-            let lines = (self.memory).look(Instant::now(), unix_ms(), found.unwrap_or_default());
+            let quiet = Order {
+                is_quiet: true,
+                ..self.order()
+            };
+            let found = doctor::findings(&quiet).unwrap_or_default();
+            let lines = self.memory.look(Instant::now(), unix_ms(), found);
             lines.iter().for_each(log::Line::say);
             self.shared.state().held = self.memory.held.clone();
             next = Instant::now() + self.memory.pause();
+        }
+    }
+
+    /// What is looked at.
+    fn order(&self) -> Order {
+        Order {
+            node: Some(self.node.clone()),
+            ..Order::of(&self.config, WATCH)
         }
     }
 
@@ -178,9 +191,12 @@ impl Watcher {
             [peer] => Some(peer.clone()),
             _ => None,
         };
-        let found = doctor::findings_for(&self.config, &self.node, only, WATCH);
-        let mut found = found.unwrap_or_default();
-        found.retain(|finding| !is_about_asking(finding));
+        let order = Order {
+            peer: only,
+            ..self.order()
+        };
+        let mut found = doctor::findings(&order).unwrap_or_default();
+        found.retain(is_worth_telling);
         let mut state = self.shared.state();
         state.answer = (state.begun, found);
     }
@@ -208,7 +224,7 @@ impl Memory {
 
     /// Takes what a look has found; returns what is to be logged.
     fn look(&mut self, now: Instant, unix_ms: u64, mut found: Vec<Finding>) -> Vec<log::Line> {
-        found.retain(|finding| finding.severity != Severity::Note && !is_about_asking(finding));
+        found.retain(is_worth_telling);
         found.truncate(KEPT_MAX);
         let before = std::mem::take(&mut self.held);
         let doubted = std::mem::take(&mut self.doubted);
@@ -268,9 +284,10 @@ impl Memory {
     }
 }
 
-/// Whether a finding says that the daemon could not be asked: who finds that is the daemon.
-fn is_about_asking(finding: &Finding) -> bool {
-    matches!(finding.cause, Cause::NoDaemon | Cause::DaemonSilent)
+/// Not what has no measured cost; nor that the daemon could not be asked: who finds that is the daemon.
+fn is_worth_telling(finding: &Finding) -> bool {
+    let is_about_asking = matches!(finding.cause, Cause::NoDaemon | Cause::DaemonSilent);
+    finding.severity != Severity::Note && !is_about_asking
 }
 
 fn words(finding: &Finding) -> String {

@@ -56,14 +56,13 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Looks, judges and tells; returns the exit code.
 pub fn run(args: &DoctorArgs) -> u8 {
+    let file = args.config.as_deref().unwrap_or(Path::new(DEFAULT_PATH));
     let order = Order {
         file_is_named: args.config.is_some(),
-        file: args.config.clone().unwrap_or_else(|| DEFAULT_PATH.into()),
         node: args.node.clone(),
         peer: args.peer.clone(),
-        watch: Duration::from_secs_f64(args.seconds),
         measure: args.measure,
-        is_quiet: false,
+        ..Order::of(file, Duration::from_secs_f64(args.seconds))
     };
     let peer = args.peer.clone();
     // Both look at the same time.
@@ -93,7 +92,7 @@ fn opinions(peer: Option<&str>) -> Vec<Opinion> {
         return Vec::new();
     };
     // The daemon waits for peers, and says so of those that do not answer.
-    let patience = lines.get_ref().set_read_timeout(Some(OPINIONS_MAX));
+    let _ = lines.get_ref().set_read_timeout(Some(OPINIONS_MAX));
     let mut said: Vec<Opinion> = Vec::new();
     let read = lines.lines().map_while(Result::ok);
     for line in read.take(begun.asked.len()) {
@@ -107,7 +106,6 @@ fn opinions(peer: Option<&str>) -> Vec<Opinion> {
             trouble: Some("this node's daemon did not say what it answered".to_owned()),
         })
         .collect();
-    drop(patience);
     said.extend(missing);
     // As they were asked, whoever was first.
     said.sort_by_key(|opinion| begun.asked.iter().position(|name| *name == opinion.node));
@@ -135,65 +133,19 @@ fn join(mut diagnosis: Diagnosis, others: Vec<Opinion>) -> Diagnosis {
 /// # Errors
 /// Why nothing can be looked at, in words.
 pub fn text_of(config: &Path, watch: Duration) -> Result<String, String> {
-    let order = Order {
-        file_is_named: false,
-        file: config.to_owned(),
-        node: None,
-        peer: None,
-        watch,
-        measure: false,
-        is_quiet: false,
-    };
-    let diagnosis = diagnose(&facts::gather(&order)?);
+    let diagnosis = diagnose(&facts::gather(&Order::of(config, watch))?);
     Ok(show::text(&diagnosis, Colours::Off))
 }
 
 /// How long the daemon may take to say what peers answer.
 const OPINIONS_MAX: Duration = Duration::from_secs(15);
 
-/// What is wrong with `node` here, and on the ways to `peer` or to all; the cluster file is at `config`. Worst first; no notes.
-/// It sends what `tabane doctor` does.
+/// What a look finds, worst first.
 ///
 /// # Errors
 /// Why nothing can be looked at, in words.
-pub fn findings_for(
-    config: &Path,
-    node: &str,
-    peer: Option<String>,
-    watch: Duration,
-) -> Result<Vec<Finding>, String> {
-    let order = Order {
-        file_is_named: false,
-        file: config.to_owned(),
-        node: Some(node.to_owned()),
-        peer,
-        watch,
-        measure: false,
-        is_quiet: false,
-    };
-    let mut findings = judge::judge(&facts::gather(&order)?);
-    findings.retain(|finding| finding.severity != Severity::Note);
-    Ok(findings)
-}
-
-/// What is wrong with `node` here, as its daemon and the kernel tell without anything being sent; the cluster file is at
-/// `config`. Worst first; no notes.
-///
-/// # Errors
-/// Why nothing can be looked at, in words.
-pub fn quiet_findings(config: &Path, node: &str, watch: Duration) -> Result<Vec<Finding>, String> {
-    let order = Order {
-        file_is_named: false,
-        file: config.to_owned(),
-        node: Some(node.to_owned()),
-        peer: None,
-        watch,
-        measure: false,
-        is_quiet: true,
-    };
-    let mut findings = judge::judge(&facts::gather(&order)?);
-    findings.retain(|finding| finding.severity != Severity::Note);
-    Ok(findings)
+pub fn findings(order: &Order) -> Result<Vec<Finding>, String> {
+    Ok(judge::judge(&facts::gather(order)?))
 }
 
 /// The diagnosis from these facts.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::finding::Finding;
-use crate::bench::words::{LINE_BYTES_MAX, Malformed};
+use crate::json_lines::{self, LINE_BYTES_MAX, Malformed};
 use crate::status::to_line;
 
 /// The service of these streams: "LOOK".
@@ -48,7 +48,7 @@ impl Question {
     /// # Errors
     /// [`Malformed`].
     pub fn parse(line: &[u8]) -> Result<Question, Malformed> {
-        serde_json::from_slice(line).map_err(|error| Malformed(error.to_string()))
+        json_lines::parse(line)
     }
 
     /// The line, with its newline.
@@ -63,7 +63,7 @@ impl Answer {
     /// # Errors
     /// [`Malformed`].
     pub fn parse(line: &[u8]) -> Result<Answer, Malformed> {
-        serde_json::from_slice(line).map_err(|error| Malformed(error.to_string()))
+        json_lines::parse(line)
     }
 
     /// The line, with its newline. Of a finding that makes it too long the evidence is left out, and at last all but what

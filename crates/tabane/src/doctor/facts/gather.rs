@@ -60,6 +60,21 @@ pub struct Order {
     pub is_quiet: bool,
 }
 
+impl Order {
+    /// Look at everything for so long; the cluster file is at `file`, and nobody misses it.
+    pub fn of(file: &Path, watch: Duration) -> Order {
+        Order {
+            file: file.to_owned(),
+            file_is_named: false,
+            node: None,
+            peer: None,
+            watch,
+            measure: false,
+            is_quiet: false,
+        }
+    }
+}
+
 /// A way to a peer, before it was looked at.
 struct Target {
     peer: String,
