@@ -13,8 +13,9 @@ pub const KNOWN_AGAIN_WITHIN: Ns = 8 * SECOND;
 pub const WAIT_MAX: Ns = SECOND + 100 * MS;
 /// Who is silent is forgotten after this …
 pub const FORGET_AFTER: Ns = 15 * SECOND;
-/// … and what it takes to see that no path works, and to look.
-pub const FORGOTTEN_WITHIN: Ns = FORGET_AFTER + 4 * SECOND;
+/// … and what it takes to see that no path works (half a second until its neighbours ask, and three of silence of all
+/// paths), to hear that nobody reaches it (up to a second), and to look (once a second).
+pub const FORGOTTEN_WITHIN: Ns = FORGET_AFTER + 5_500 * MS;
 
 /// A promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

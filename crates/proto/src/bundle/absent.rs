@@ -161,7 +161,7 @@ impl Absent {
     ) -> bool {
         let ours_counts = context.config.name < self.config.name;
         let is_there = self.config.addresses.get(link.index()) == Some(&Some(from));
-        if !ours_counts || !is_there || !self.sessions.awaits_answer(now) {
+        if !ours_counts || !is_there || !self.sessions.awaits_peer(now) {
             return false;
         }
         if let Some(initiation) = &mut self.sessions.initiation {

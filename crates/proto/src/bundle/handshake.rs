@@ -140,7 +140,7 @@ impl Bundle {
         if self.answered_inits.contains(&id) {
             return Err(Rejection::Replayed);
         }
-        if self.sessions.awaits_answer(now) && context.config.name < self.config.name {
+        if self.sessions.awaits_peer(now) && context.config.name < self.config.name {
             // Both began: the one of the node whose name sorts first counts. But
             // learn where the peer is, lest ours goes to an address it has left.
             self.on_source(now, link, from, init.len());

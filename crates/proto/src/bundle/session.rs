@@ -419,10 +419,18 @@ impl Sessions {
         self.asked_since
     }
 
-    /// Whether a handshake of ours is under way that the peer may be answering just now.
-    pub fn awaits_answer(&self, now: Time) -> bool {
-        let initiation = self.initiation.as_ref();
-        initiation.is_some_and(|i| now < i.started + HANDSHAKE_PATIENCE)
+    /// Whether a handshake of ours is under way that the peer may be answering just now, or has answered without knowing
+    /// yet that the answer came.
+    pub fn awaits_peer(&self, now: Time) -> bool {
+        let begun_until = self
+            .initiation
+            .as_ref()
+            .map(|i| i.started + HANDSHAKE_PATIENCE);
+        let unheard_at = self.current.as_ref().and_then(|s| s.unheard_at());
+        [begun_until, unheard_at]
+            .iter()
+            .flatten()
+            .any(|until| now < *until)
     }
 
     /// The peer's call is answered. Ours goes on, for the peer's may be an old one that somebody has recorded, but gives way.

@@ -164,8 +164,8 @@ pub(crate) struct Mesh {
     looked_at: Time,
     /// Neighbours that must be told everything that they may not know.
     pub risen: Vec<PeerId>,
-    /// Nodes with news, and who told it.
-    pub news: Vec<(PeerId, PeerId)>,
+    /// Nodes with new statements, who told them, and what the nodes stated before.
+    pub news: Vec<(PeerId, PeerId, Option<Reach>)>,
     /// Nodes to which no way is known: neighbours will be asked.
     pub sought: Vec<(PeerId, Name)>,
     /// Arrived records of relays, and their senders.
@@ -498,7 +498,12 @@ impl Mesh {
 
     /// Whether a node reaches another one, by its statement or, without one, by expectation.
     fn reaches(&self, node: &Known, other: &Known) -> Option<bool> {
-        match (node.reach.as_ref(), &self.plan) {
+        self.reaches_by(node.reach.as_ref(), node, other)
+    }
+
+    /// As [`reaches`](Mesh::reaches), by a statement of the node that is given.
+    fn reaches_by(&self, said: Option<&Reach>, node: &Known, other: &Known) -> Option<bool> {
+        match (said, &self.plan) {
             (Some(reach), _) => Some(reach.reaches(other.id)),
             (None, Some(plan)) => Some(plan.keeps(node.place, other.place)),
             (None, None) => self.alike.then_some(true),
@@ -518,11 +523,16 @@ impl Mesh {
         neighbour != node && !reach.reaches(id)
     }
 
-    /// Whether `neighbour` hears the statements of `node` directly.
+    /// Whether `neighbour` hears directly what `node` says.
     pub fn hears(&self, neighbour: PeerId, node: PeerId) -> bool {
+        self.hears_by(self.reach(node), neighbour, node)
+    }
+
+    /// As [`hears`](Mesh::hears), by a statement of the node that is given.
+    pub fn hears_by(&self, said: Option<&Reach>, neighbour: PeerId, node: PeerId) -> bool {
         let of = |peer| self.nodes.get(&peer);
         let both = of(node).zip(of(neighbour));
-        both.and_then(|(node, neighbour)| self.reaches(node, neighbour)) == Some(true)
+        both.and_then(|(node, neighbour)| self.reaches_by(said, node, neighbour)) == Some(true)
     }
 
     /// Nodes about which `neighbour`, which has just come, may know less, or more: even about itself, if it has restarted.
@@ -566,11 +576,11 @@ impl Mesh {
             let is_older = reach.version < before.version;
             return is_older || from == node && reach != *before;
         }
-        let before = known.reach.as_ref().and_then(|before| before.switches);
-        self.has_moved |= before != reach.switches;
-        known.reach = Some(reach);
+        let switches = reach.switches;
+        let before = known.reach.replace(reach);
+        self.has_moved |= before.as_ref().and_then(|before| before.switches) != switches;
         self.asked_for.remove(&node);
-        self.news.push((node, from));
+        self.news.push((node, from, before));
         self.look_soon(now);
         false
     }

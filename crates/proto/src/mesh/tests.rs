@@ -147,7 +147,8 @@ fn news_goes_to_those_who_do_not_hear_it_themselves() {
     let mut mesh = mesh(4, &[(0, 1), (0, 2), (0, 3), (1, 2)]);
     mesh.news.clear();
     mesh.on_reach(NOW, peer(1), reach(1, 2, &[0, 2]));
-    assert_eq!(mesh.news, [(peer(1), peer(1))]);
+    let before = reach(1, 1, &[0, 2]);
+    assert_eq!(mesh.news, [(peer(1), peer(1), Some(before))]);
     let told = |node| mesh.is_news_to(peer(node), peer(1));
     assert!(!told(1) && !told(2) && told(3));
 }

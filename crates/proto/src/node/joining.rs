@@ -14,7 +14,7 @@ use crate::crypto::{ClusterKey, HandshakeError, Identity, Initiator, Responder};
 use crate::limits::LINKS_MAX;
 use crate::mesh::Joining;
 use crate::segment::News;
-use crate::wire::{Hello, Kind, Member, MemberRecord, MembersDigest, Name, Verdict};
+use crate::wire::{Hello, Kind, Member, MemberRecord, MembersDigest, Name, Reach, Verdict};
 use crate::{LinkId, PeerId, Time};
 
 /// The session numbers of questions are nobody's.
@@ -497,6 +497,18 @@ impl Node {
         for neighbour in neighbours {
             self.owe(neighbour, News::Member(peer));
         }
+    }
+
+    /// A node has stated whom it reaches; before, it stated `before`. Neighbours that were thought to hear of it from itself, and
+    /// do not, hear of it from here: when it came, they were left out.
+    pub(super) fn pass_on_to_parted(&mut self, node: PeerId, before: Option<&Reach>) {
+        if self.joining().is_none() {
+            return;
+        }
+        let mesh = &self.context.mesh;
+        let is_parted = |n: &PeerId| mesh.hears_by(before, *n, node) && !mesh.hears(*n, node);
+        let parted = mesh.neighbours().filter(is_parted).collect();
+        self.owe_all(parted, News::Member(node));
     }
 
     /// What a node that joins says of itself counts, if nobody has its name or one of its addresses. Its number.

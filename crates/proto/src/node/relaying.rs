@@ -50,10 +50,11 @@ impl Node {
                 self.owe_all(asked, News::Sought(peer));
             }
         }
-        while let Some((node, from)) = self.context.mesh.news.pop() {
+        while let Some((node, from, before)) = self.context.mesh.news.pop() {
             let mesh = &self.context.mesh;
             let is_told = |n: &PeerId| *n != from && mesh.is_news_to(*n, node);
             let told = mesh.listeners().filter(is_told).collect();
+            self.pass_on_to_parted(node, before.as_ref());
             self.owe_all(told, News::Reach(node));
         }
         self.regroup_if_moved(now);

@@ -203,6 +203,50 @@ impl Pair {
         }
     }
 
+    /// Each calls, and what is under way arrives in any order.
+    fn call_and_cross(&mut self, random: &mut Random) {
+        let mut under_way = Vec::new();
+        for node in &mut self.nodes {
+            node.call_absent(self.now);
+        }
+        // Not all that are absent are called at once.
+        self.now += Duration::from_millis(50);
+        for node in &mut self.nodes {
+            node.handle_timeout(self.now);
+        }
+        for _ in 0..60 {
+            for node in 0..2 {
+                under_way.extend(self.drain(node).into_iter().map(|d| (1 - node, d)));
+            }
+            if under_way.is_empty() {
+                return;
+            }
+            let next = random.below(under_way.len() as u64) as usize;
+            let (to, (link, from, _, mut bytes)) = under_way.swap_remove(next);
+            self.now += Duration::from_micros(random.below(20));
+            self.nodes[to].handle_datagram(self.now, link, from, &mut bytes);
+        }
+    }
+
+    /// Each sends the other one a message.
+    fn send_messages(&mut self) {
+        for node in 0..2 {
+            let policy = Policy::default();
+            let (now, to) = (self.now, self.peers[node]);
+            let sent = self.nodes[node].send_message(now, to, 0, None, &[7; 100], policy);
+            sent.unwrap();
+        }
+    }
+
+    /// How many messages each has received, which are taken.
+    fn messages_that_came(&mut self) -> [usize; 2] {
+        [0, 1].map(|node| {
+            let from = self.peers[node];
+            let next = || self.nodes[node].receive_message(self.now, from);
+            core::iter::from_fn(next).count()
+        })
+    }
+
     fn send_frame(&mut self, from: usize, frame: Vec<u8>) {
         self.nodes[from]
             .send_frame(self.now, self.peers[from], 3, frame)

@@ -178,6 +178,23 @@ fn who_shares_no_link_with_others_is_reached_through_them() {
     town.assert_all_know_all();
 }
 
+/// Others may take it for granted that all hear a node that joins from itself, until that states whom it reaches. They do
+/// compare what they know, but with any neighbour: perhaps with one that has just died.
+#[test]
+fn who_joins_out_of_reach_of_some_is_known_to_them_soon() {
+    for seed in 0..10 {
+        let mut town = Town::new(9);
+        town.started = 10 * seed;
+        town.run(Duration::from_millis(1100));
+        town.nodes[2..].iter_mut().for_each(|node| *node = None);
+        town.cut.insert((1, 9));
+        town.start(9, joins(9, 1));
+        town.run(Duration::from_secs(2));
+        let known = |town: &mut Town, node| town.node(node).peer_named("n9").is_some();
+        assert!(known(&mut town, 0) && known(&mut town, 1), "seed {seed}");
+    }
+}
+
 #[test]
 fn who_leaves_is_forgotten_at_once() {
     let mut town = Town::new(4);
