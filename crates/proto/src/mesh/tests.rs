@@ -1,6 +1,7 @@
 //! Who reaches whom, and by which ways.
 
 use super::*;
+use crate::segment::News;
 
 const NOW: Time = Time::from_ms(1000);
 
