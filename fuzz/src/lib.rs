@@ -28,6 +28,7 @@ pub mod targets {
     pub mod record;
     pub mod records;
     pub mod ring;
+    pub mod scan;
     pub mod stranger;
     pub mod syn;
     pub mod vi_door;
@@ -62,6 +63,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("record", targets::record::run),
     ("records", targets::records::run),
     ("ring", targets::ring::run),
+    ("scan", targets::scan::run),
     ("stranger", targets::stranger::run),
     ("syn", targets::syn::run),
     ("vi_door", targets::vi_door::run),

@@ -32,7 +32,7 @@ const RATE_UNITS: [(&str, u64); 3] = [
 /// Longest name of a network device in bytes (linux/if.h, IFNAMSIZ, without the zero behind it).
 const INTERFACE_BYTES_MAX: usize = 15;
 /// Devices that every machine has, or gets from tabane; none leads outside.
-const NOT_OUTSIDE: [&str; 2] = ["lo", "tab0"];
+const NOT_OUTSIDE: [&str; 2] = ["lo", crate::VNIC_NAME];
 
 const KEYS: &[&str] = &[
     "nodes",

@@ -42,7 +42,7 @@ pub use network::Network;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
 pub use shown::without_keys;
-pub use vnic::{VNIC_MTU_BYTES, VnicSpec};
+pub use vnic::{VNIC_MTU_BYTES, VNIC_NAME, VnicSpec};
 
 use problem::Findings;
 

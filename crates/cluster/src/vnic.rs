@@ -5,6 +5,8 @@ use toml::de::{DeTable, DeValue};
 use super::document::{entry, read_bool, unknown_keys};
 use super::problem::Findings;
 
+/// The name of the virtual NIC, on every node.
+pub const VNIC_NAME: &str = "tab0";
 /// The MTU of the virtual NICs, bytes, if the file does not say: 44 wire pieces of a 1500-byte network less
 /// headers, so that a full packet leaves in one burst. Larger is cut again by the kernel, smaller costs
 /// more calls.

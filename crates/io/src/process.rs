@@ -33,6 +33,16 @@ pub fn processes() -> io::Result<Vec<u32>> {
     entries.collect()
 }
 
+/// Gives memory that was freed back to the system (malloc_trim(3)): the C library keeps what a thread has freed for that
+/// thread, in case it needs as much again. Does nothing where the C library does not know of it.
+pub fn give_back_memory() {
+    // SAFETY: it may be called at any time, in any thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 extern "C" fn begin_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     let Some(Some(instead)) = INSTEAD.get() else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use tabane_cluster::{
-    Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity,
+    Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity, VNIC_NAME,
 };
 use tabane_io::sockets::{Audience, Sockets};
 use tabane_proto::crypto::public_key;
@@ -240,6 +240,28 @@ pub struct InitArgs {
     /// The network of the nodes' addresses on the bundle (`tab0`), in the order of the nodes; none: without `tab0`
     #[arg(long, value_name = "NETWORK", default_value = "10.99.0.0/24")]
     pub vnic: VnicNetwork,
+    /// Find the nodes: ask on each network who is there, and propose them, each to be confirmed. `tabane init --answer` runs on
+    /// the other machines meanwhile
+    #[arg(long, group = "finding", conflicts_with = "nodes")]
+    pub scan: bool,
+    /// Take all that is proposed
+    #[arg(long, requires = "scan")]
+    pub yes: bool,
+    /// Write nothing, but answer `tabane init --scan` of another machine, until that has written its file
+    #[arg(long, group = "finding", conflicts_with_all = ["nodes", "path", "vnic"])]
+    pub answer: bool,
+    /// With --scan or --answer: the name of this machine [default: its host name]
+    #[arg(long, value_name = "NAME", requires = "finding", value_parser = node_name)]
+    pub name: Option<String>,
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    let right =
+        "a name has letters, digits, `-`, `_` and `.` only, and begins with a letter or digit";
+    match init::scan::words::is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(right.to_owned()),
+    }
 }
 
 /// Arguments of `tabane key`.
@@ -344,9 +366,26 @@ fn run_demo(args: &tabane_lab::demo::DemoArgs) -> ExitCode {
 
 fn run_init(args: &InitArgs) -> u8 {
     let path = args.path.as_path();
+    if args.answer {
+        return match init::scan::answer::answer(args.name.as_deref()) {
+            Ok(()) => print("The file is written there: copy it here, then run `tabane up`.\n"),
+            Err(why) => failure(why),
+        };
+    }
+    if args.scan && path.exists() {
+        return failure(InitError::Exists(path.to_owned()));
+    }
+    let scanned = args
+        .scan
+        .then(|| init::scan::ask::scan(args.name.as_deref(), args.yes));
+    let scanned = match scanned.transpose() {
+        Ok(scanned) => scanned,
+        Err(why) => return failure(why),
+    };
+    let nodes = scanned.as_ref().map_or(&args.nodes, |scan| &scan.nodes);
     // They only go into comments of the file: it is as good without them.
     let own = own_addresses().unwrap_or_default();
-    match init::init(path, &own, &args.nodes, args.vnic) {
+    match init::init(path, &own, nodes, args.vnic) {
         Ok(()) => {}
         Err(error @ InitError::Nodes(_)) => {
             eprintln_quietly(&error.to_string());
@@ -354,7 +393,9 @@ fn run_init(args: &InitArgs) -> u8 {
         }
         Err(error) => return failure(error),
     }
-    let shown = path.display();
+    if let Some(scan) = &scanned {
+        scan.tell_written();
+    }
     let made = match init::node_key(path) {
         Ok((_, key)) if key.made => format!(
             "{} written, with this machine's private key: it stays here.\n",
@@ -363,10 +404,11 @@ fn run_init(args: &InitArgs) -> u8 {
         Ok(_) => String::new(),
         Err(error) => return failure(error),
     };
-    let next = match args.nodes.as_slice() {
+    let next = match nodes.as_slice() {
         [] => "add your nodes to it, copy it to every node, and run there",
         _ => "copy it to every node, and run there",
     };
+    let shown = path.display();
     print(&format!(
         "{shown} written, with a fresh key.\n{made}\
          Next: {next}\n  \
@@ -621,7 +663,7 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let until = Instant::now() + REMOVAL_MAX;
     loop {
         let own = own_addresses()?;
-        let is_left = own.iter().any(|a| a.interface == daemon::NIC_NAME);
+        let is_left = own.iter().any(|a| a.interface == VNIC_NAME);
         // A daemon can be asked before it makes the device, so one that cannot has none.
         let no_daemon = || {
             let everybodys = Sockets::of(Audience::Everybody);
@@ -631,7 +673,7 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
             return Ok(own);
         }
         // Refused without privilege; anything that stays is reported when it is in the way.
-        let _ = tabane_io::vnic::remove_left_behind(daemon::NIC_NAME);
+        let _ = tabane_io::vnic::remove_left_behind(VNIC_NAME);
         std::thread::sleep(Duration::from_millis(10));
     }
 }

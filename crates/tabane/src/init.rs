@@ -14,6 +14,7 @@ use tabane_proto::crypto::public_key;
 use nodes::{GivenNode, VnicNetwork};
 
 pub mod nodes;
+pub mod scan;
 
 /// Why no cluster file was written. To be acted on by the operator.
 #[derive(Debug)]

@@ -261,12 +261,13 @@ impl Daemon {
                 }
             }
             match theirs.look.and_then(|look| self.health.answer(look)) {
-                Some(found) => {
+                Some(Ok(found)) => {
                     let found = found.into_iter().take(FINDINGS_MAX);
                     let mut said: Vec<_> = found.map(|it| Answer::Finding(Box::new(it))).collect();
                     said.push(Answer::Over {});
                     answer(now, node, &theirs.it, &said);
                 }
+                Some(Err(text)) => answer(now, node, &theirs.it, &[Answer::Refused { text }]),
                 None => self.consult.theirs.push(theirs),
             }
         }

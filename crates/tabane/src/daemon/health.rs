@@ -41,9 +41,9 @@ struct Shared {
     wished: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    /// Whether there is a thread.
+    /// Whether there is a thread, which looks.
     looks: bool,
     held: Vec<Held>,
     /// Peers that want a look at the way to them, each once.
@@ -51,7 +51,22 @@ struct State {
     /// How many looks for peers have begun.
     begun: u64,
     /// The number of the last one that is over, and what it found.
-    answer: (u64, Vec<Finding>),
+    answer: (u64, Found),
+}
+
+/// What a look has found, or why it could not look, in words.
+pub(super) type Found = Result<Vec<Finding>, String>;
+
+impl Default for State {
+    fn default() -> State {
+        State {
+            looks: false,
+            held: Vec::new(),
+            wishes: Vec::new(),
+            begun: 0,
+            answer: (0, Ok(Vec::new())),
+        }
+    }
 }
 
 impl Shared {
@@ -108,10 +123,16 @@ impl Health {
     }
 
     /// What the look of this number has found, or a later one, once it is over.
-    pub fn answer(&self, number: u64) -> Option<Vec<Finding>> {
+    pub fn answer(&self, number: u64) -> Option<Found> {
         let state = self.0.state();
-        let (done, findings) = &state.answer;
-        (*done >= number).then(|| findings.clone())
+        let (done, found) = &state.answer;
+        match (*done >= number, state.looks) {
+            (true, _) => Some(found.clone()),
+            (false, true) => None,
+            (false, false) => Some(Err(
+                "its daemon no longer looks: its log says why".to_owned()
+            )),
+        }
     }
 
     /// What is wrong now, worst first.
@@ -138,10 +159,23 @@ struct Watcher {
     memory: Memory,
 }
 
+/// Were the thread ever to fail, nobody should go on believing what it found.
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.looks = false;
+        state.held.clear();
+        let said = "nothing looks after this node any more: restart its daemon";
+        log::Line::warning(said.to_owned()).say();
+    }
+}
+
 impl Watcher {
     fn run(mut self) {
         let mut next = Instant::now() + FIRST_AFTER;
         loop {
+            // A look at a thousand nodes takes 10 MiB for two seconds.
+            tabane_io::process::give_back_memory();
             let peers = self.wait_until(next);
             if !peers.is_empty() {
                 self.look_for(&peers);
@@ -195,8 +229,10 @@ impl Watcher {
             peer: only,
             ..self.order()
         };
-        let mut found = doctor::findings(&order).unwrap_or_default();
-        found.retain(is_worth_telling);
+        let mut found = doctor::findings(&order);
+        if let Ok(found) = &mut found {
+            found.retain(is_worth_telling);
+        }
         let mut state = self.shared.state();
         state.answer = (state.begun, found);
     }

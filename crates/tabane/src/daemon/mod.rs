@@ -31,6 +31,5 @@ mod survey;
 mod tracing;
 
 pub(crate) use configured::{add_peers, engine};
-pub use nic::NAME as NIC_NAME;
 pub(crate) use report::unix_ms;
 pub use run::{ALREADY, Life, up};

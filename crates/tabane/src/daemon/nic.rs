@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Once;
 use std::time::Duration;
 
-use tabane_cluster::{Cluster, mac_of};
+use tabane_cluster::{Cluster, VNIC_NAME, mac_of};
 use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
@@ -19,8 +19,6 @@ use super::read_ahead::{QUEUE_BYTES, ReadAhead};
 use super::run::TOKEN_NIC;
 use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash};
 
-/// Its name.
-pub const NAME: &str = "tab0";
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).
 const GSO_BYTES_MAX: u32 = 350_000;
 /// Frames a TAP holds while the loop is busy; fewer lose packets.
@@ -127,7 +125,7 @@ impl Nic {
     ) -> Result<Nic, VnicError> {
         let mac = mac_of(address.0);
         let vnic = Vnic::open(&VnicOptions {
-            name: NAME,
+            name: VNIC_NAME,
             mac,
             mtu: mtu_bytes,
             addresses: &[address],
@@ -139,7 +137,7 @@ impl Nic {
         ports.set(peers.iter().map(|(peer, _)| *peer));
         Ok(Nic {
             vnic,
-            name: NAME.to_owned(),
+            name: VNIC_NAME.to_owned(),
             mtu_bytes,
             address: address.0,
             condition: Condition::Sound,
@@ -235,7 +233,7 @@ impl Nic {
         let is_new = before.is_none_or(|before| now.since(before) > OVERRUN_QUIET);
         is_new.then(|| {
             format!(
-                "{NAME}: {new} packets were dropped: some program sends faster than can be carried \
+                "{VNIC_NAME}: {new} packets were dropped: some program sends faster than can be carried \
                  (UDP that nothing bounds?)"
             )
         })
@@ -398,7 +396,7 @@ pub fn open_nic(
         Nic::open(address, mtu_bytes, &others, backend()?, TOKEN_NIC).map_err(|e| e.to_string())?;
     log::line(format!(
         "{} is up with {}/{}, MTU {}",
-        NAME,
+        VNIC_NAME,
         address.0,
         address.1,
         nic.mtu_bytes()
@@ -409,7 +407,7 @@ pub fn open_nic(
         let settings = nic.vnic().believes().join(", ");
         TOLD.call_once(|| {
             log::warn(format!(
-                "{NAME}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
+                "{VNIC_NAME}: {settings} could not be set to 0 (can /proc/sys only be read?); what peers say of \
                  routers is dropped all the same"
             ));
         });

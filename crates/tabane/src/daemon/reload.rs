@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, Wire};
+use tabane_cluster::{Cluster, NodeIndex, NodeSpec, Problem, Severity, VNIC_NAME, Wire};
 use tabane_engine::LoopTurn;
 use tabane_io::clock::monotonic_us;
 use tabane_io::systemd::State;
@@ -13,7 +13,6 @@ use tabane_proto::{LinkId, PeerId};
 
 use super::configured::{link_specs, peer_config, peers_with_nic, relay_config};
 use super::log;
-use super::nic;
 use super::outside::{gateway_differences, gateway_words};
 use super::run::Daemon;
 use crate::cli;
@@ -83,7 +82,7 @@ impl Daemon {
         problems.extend(new.read_node_key(me, public_key).err());
         match cli::own_addresses() {
             Ok(mut own) => {
-                let name = self.nic.as_ref().map_or(nic::NAME, |nic| nic.name());
+                let name = self.nic.as_ref().map_or(VNIC_NAME, |nic| nic.name());
                 own.retain(|address| address.interface != name);
                 problems.extend(tabane_cluster::check_here(&new, me, &own));
             }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use tabane_cluster::{Cluster, Problem};
+use tabane_cluster::{Cluster, Problem, VNIC_NAME};
 use tabane_engine::{Engine, HOST_TOKENS, Host, LoopTurn, Setback};
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
@@ -27,7 +27,7 @@ use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
 use super::naming::Naming;
-use super::nic::{Condition, NAME as NIC, Nic, open_nic};
+use super::nic::{Condition, Nic, open_nic};
 use super::outside;
 use super::pinging::Pings;
 use super::rates::{self, RateMeter};
@@ -322,7 +322,9 @@ impl Daemon {
             }
             Err(error) => {
                 if !self.no_nic.lasts() {
-                    log::warn(format!("{NIC} cannot be made again: {error}; still trying"));
+                    log::warn(format!(
+                        "{VNIC_NAME} cannot be made again: {error}; still trying"
+                    ));
                 }
                 self.make_nic_at = Some(now + self.no_nic.pause());
             }
@@ -685,7 +687,7 @@ impl Host for Daemon {
         };
         let is_pending = nic.before_wait(node, poller).unwrap_or_else(|error| {
             let now = tabane_engine::now();
-            tell_deafness(now, &mut self.no_word_of_nic, NIC, &error);
+            tell_deafness(now, &mut self.no_word_of_nic, VNIC_NAME, &error);
             false
         });
         is_pending || is_eager
@@ -704,8 +706,8 @@ impl Host for Daemon {
             return;
         }
         match nic.condition().trouble() {
-            None => log::line(format!("{NIC} is as it was made again")),
-            Some(trouble) => log::warn(format!("{NIC}: {trouble}")),
+            None => log::line(format!("{VNIC_NAME} is as it was made again")),
+            Some(trouble) => log::warn(format!("{VNIC_NAME}: {trouble}")),
         }
         if nic.condition() == Condition::Gone {
             let now = tabane_engine::now();

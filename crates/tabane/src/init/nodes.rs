@@ -30,6 +30,14 @@ impl FromStr for GivenNode {
 }
 
 impl GivenNode {
+    /// One that was found: its name, and its address on each network, empty where it has none.
+    pub fn new(name: &str, links: Vec<String>) -> GivenNode {
+        GivenNode {
+            name: name.to_owned(),
+            links,
+        }
+    }
+
     fn shown(&self) -> String {
         format!("--node {}={}", self.name, self.links.join(","))
     }

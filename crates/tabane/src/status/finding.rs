@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// A peer or the outside cannot be reached, or one is about to be confused with another.
+    /// A peer or the outside cannot be reached, or an address conflict is about to break that.
     Unreachable,
     /// A link does not carry: no redundancy, less speed.
     Degraded,

@@ -53,6 +53,17 @@ fn a_cluster_under_load_has_no_findings() {
     stream.finish();
 }
 
+/// The kernel answers for each address of the machine with each NIC that hears the question.
+#[test]
+fn a_second_nic_of_a_peer_on_a_link_is_no_other_machine() {
+    let cluster = cluster();
+    let add = ["link", "add", "m0", "link", "eth0", "type", "macvlan"];
+    run(&cluster, 1, "ip", &add);
+    run(&cluster, 1, "ip", &["link", "set", "m0", "up"]);
+    doctor(&cluster, 0).well();
+    doctor(&cluster, 1).well();
+}
+
 #[test]
 fn without_privileges_it_does_what_it_may_and_says_what_it_could_not() {
     let cluster = cluster();

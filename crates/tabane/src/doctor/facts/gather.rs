@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tabane_cluster::{Cluster, ConfigError, InterfaceAddress};
+use tabane_cluster::{Cluster, ConfigError, InterfaceAddress, VNIC_NAME};
 use tabane_io::netlink::{Interface, interfaces, neighbours};
 use tabane_io::rewrite::read;
 use tabane_proto::crypto::public_key;
 
 use super::flows::Flows;
 use super::machine::Before;
-use super::network::Network;
+use super::network::{Network, Wanted};
 use super::pings::{self, Answers, Way};
 use super::{
     Device, Facts, MpiFacts, OutsideFacts, OwnLink, PathFacts, VnicFacts, Watched, device, measure,
@@ -216,7 +216,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
     let mut own = cli::own_addresses().unwrap_or_default();
     if daemon_runs {
         // The daemon's own device is no surprise.
-        own.retain(|a| a.interface != crate::daemon::NIC_NAME);
+        own.retain(|a| a.interface != VNIC_NAME);
     }
     match tabane_cluster::identify(&cluster, &own, order.node.as_deref()) {
         Ok(me) => {
@@ -521,10 +521,7 @@ fn listen(facts: &mut Facts, targets: &[Target], port: u16) -> Network {
         }
         let on_link = || targets.iter().filter(|t| t.link == link.number);
         if let (IpAddr::V4(own), Some(mac)) = (address, device.mac) {
-            let peers = on_link().filter_map(|t| match t.remote.ip() {
-                IpAddr::V4(ip) => Some(ip),
-                IpAddr::V6(_) => None,
-            });
+            let peers = on_link().filter_map(|target| wanted(target, targets));
             let added = network.add(link.number, device.index, mac, own, peers.collect());
             refused = refused.or(added.err());
         }
@@ -544,6 +541,23 @@ fn listen(facts: &mut Facts, targets: &[Target], port: u16) -> Network {
         });
     }
     network
+}
+
+/// What to ask for by ARP of this target, one of `all`.
+fn wanted(target: &Target, all: &[Target]) -> Option<Wanted> {
+    let is_other = |other: &&Target| other.link != target.link && other.peer == target.peer;
+    let others = all.iter().filter(is_other);
+    Some(Wanted {
+        ip: ipv4(target)?,
+        others: others.filter_map(ipv4).collect(),
+    })
+}
+
+fn ipv4(target: &Target) -> Option<Ipv4Addr> {
+    match target.remote.ip() {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    }
 }
 
 fn usable(device: &Device) -> bool {
@@ -612,6 +626,7 @@ fn take_paths(facts: &mut Facts, network: &Network, targets: &[Target], answers:
             macs: network
                 .asked_on(target.link)
                 .then(|| network.macs(target.link, ip)),
+            its_macs: network.its_macs(target.link, ip),
             neighbour: neighbour.and_then(|n| n.mac),
             neighbour_failed: neighbour.is_some_and(|n| n.failed),
             own_device: None,

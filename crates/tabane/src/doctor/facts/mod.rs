@@ -219,6 +219,8 @@ pub struct PathFacts {
     pub knock: Option<KnockAnswer>,
     /// Ethernet addresses that answered for the peer's; `None` if ARP could not be used.
     pub macs: Option<Vec<Mac>>,
+    /// Those of them that are the peer's for sure, if several answered: they answered for its other addresses, too.
+    pub its_macs: Vec<Mac>,
     /// The Ethernet address that the kernel sends to.
     pub neighbour: Option<Mac>,
     /// Whether the kernel got no answer when it asked for the peer.

@@ -18,9 +18,15 @@ pub struct Port {
     pub link: u8,
     pub mac: Mac,
     pub address: Ipv4Addr,
-    /// Peers' addresses to ask for.
-    pub peers: Vec<Ipv4Addr>,
+    /// Peers' addresses to ask for, and the same peer's on other links.
+    pub peers: Vec<Wanted>,
     arp: PacketSocket,
+}
+
+/// A peer's address on a link, and those that it has on others.
+pub struct Wanted {
+    pub ip: Ipv4Addr,
+    pub others: Vec<Ipv4Addr>,
 }
 
 /// Somebody said on a link that it has an address.
@@ -86,7 +92,7 @@ impl Network {
         device: u32,
         mac: Mac,
         address: Ipv4Addr,
-        peers: Vec<Ipv4Addr>,
+        peers: Vec<Wanted>,
     ) -> std::io::Result<()> {
         self.ports.push(Port {
             link,
@@ -121,15 +127,21 @@ impl Network {
     }
 
     /// Asks on every link for its peers and, with a probe that changes nobody's tables
-    /// (RFC 5227), for its own address.
+    /// (RFC 5227), for its own address. Where several answer for one peer, they are asked for its other addresses, too: a
+    /// machine answers for all that it has, with each of its NICs on this network, unless it was told not to (`arp_ignore`,
+    /// the kernel's `ip-sysctl`).
     pub fn ask(&self) {
         for port in &self.ports {
             let own = ArpPacket::request(port.mac, Ipv4Addr::UNSPECIFIED, port.address);
             // A device that is down is detected elsewhere.
             let _ = port.arp.send(&own.to_frame());
             for peer in &port.peers {
-                let ask = ArpPacket::request(port.mac, port.address, *peer);
-                let _ = port.arp.send(&ask.to_frame());
+                let several = self.macs(port.link, peer.ip.into()).len() > 1;
+                let others = peer.others.iter().filter(|_| several);
+                for ip in [&peer.ip].into_iter().chain(others) {
+                    let ask = ArpPacket::request(port.mac, port.address, *ip);
+                    let _ = port.arp.send(&ask.to_frame());
+                }
             }
         }
     }
@@ -181,6 +193,21 @@ impl Network {
             .filter(|a| a.link == link && IpAddr::V4(a.ip) == ip)
             .map(|a| a.mac)
             .collect()
+    }
+
+    /// Those of them that answered there for another address of the same peer, too: they are that peer's.
+    pub fn its_macs(&self, link: u8, ip: IpAddr) -> Vec<Mac> {
+        let wanted = self.ports.iter().filter(|port| port.link == link);
+        let wanted = wanted
+            .flat_map(|port| &port.peers)
+            .filter(|it| IpAddr::V4(it.ip) == ip);
+        let others: Vec<IpAddr> = wanted
+            .flat_map(|it| &it.others)
+            .map(|ip| (*ip).into())
+            .collect();
+        let mut macs = self.macs(link, ip);
+        macs.retain(|mac| others.iter().any(|ip| self.macs(link, *ip).contains(mac)));
+        macs
     }
 
     /// Links that heard what was sent on this one.

@@ -139,7 +139,7 @@ fn starved(waited: f64) -> Finding {
         "The daemon often waits for a processor, so links were judged with caution",
     )
     .seen(format!(
-        "it was ready to run and did not for {} of the time",
+        "it waited for a processor {} of the time",
         words::percent(waited)
     ))
     .costs(0.0, "delay; less speed under load")

@@ -101,6 +101,7 @@ fn healthy() -> Facts {
         large: pings(5),
         knock: None,
         macs: Some(vec![[2, 0, 0, 0, link, 2]]),
+        its_macs: Vec::new(),
         neighbour: Some([2, 0, 0, 0, link, 2]),
         neighbour_failed: false,
         own_device: None,
@@ -430,7 +431,16 @@ fn networks_and_addresses() {
         finding.mend[0].contains("ip neigh del 10.77.1.2 dev eth1"),
         "{found:#?}"
     );
-    // A peer that answers with both its NICs on one network is no conflict.
+    // One that answers with a NIC that the file does not know, and for its other addresses with both, is none.
+    let own = [[2, 0, 0, 0, 1, 2], [9; 6]];
+    for known in 1..=2 {
+        let found = with(|facts| {
+            facts.paths[1].macs = Some(own.to_vec());
+            facts.paths[1].its_macs = own[..known].to_vec();
+        });
+        assert_eq!(found.is_empty(), known == 2, "{found:?}");
+    }
+    // Nor is one that answers with both its NICs on one network.
     let found = with(|facts| {
         facts.paths[1].macs = Some(vec![[2, 0, 0, 0, 1, 2], [2, 0, 0, 0, 0, 2]]);
     });
