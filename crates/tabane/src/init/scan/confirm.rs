@@ -3,12 +3,12 @@
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
 
-use super::links::Proposal;
+use super::links::{Found, Proposal};
 use super::words::is_name;
 
-/// The nodes that are taken: their names, and their address on each network.
+/// The nodes that are taken.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken(pub Vec<(String, Vec<Option<IpAddr>>)>);
+pub struct Taken(pub Vec<Found>);
 
 impl Taken {
     /// All of it, without asking.
@@ -31,7 +31,7 @@ pub fn confirm(
     for (number, interface) in networks {
         writeln!(shown, "Network {number}: {interface} of this machine.").map_err(broken)?;
     }
-    let mut taken: Vec<(String, Vec<Option<IpAddr>>)> = Vec::new();
+    let mut taken: Vec<Found> = Vec::new();
     for (index, (name, links)) in proposal.nodes.iter().enumerate() {
         let whose = match index {
             0 => ", this machine",

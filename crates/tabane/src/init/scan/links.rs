@@ -14,11 +14,14 @@ pub struct Own {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
+/// A node's name, and its address on each network.
+pub type Found = (String, Vec<Option<IpAddr>>);
+
 /// What is proposed; a person says yes to each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Proposal {
-    /// A node's name, and its address on each network; this machine comes first.
-    pub nodes: Vec<(String, Vec<Option<IpAddr>>)>,
+    /// This machine comes first.
+    pub nodes: Vec<Found>,
     /// The interface here of each network.
     pub interfaces: Vec<String>,
     /// What somebody should know, or mend first.
@@ -35,7 +38,12 @@ pub fn propose(name: &str, own: &[Own], heard: &[(usize, Answer)]) -> Proposal {
     let mut others: Vec<(Run, &str)> = machines.into_iter().collect();
     others.sort_by_key(|(run, name)| (*name, *run));
     for (run, name) in others {
-        let name = free_name(name, &nodes);
+        let is_free = |name: &str| {
+            !nodes
+                .iter()
+                .any(|(_, has, _)| name.eq_ignore_ascii_case(has))
+        };
+        let name = free_name(name, is_free);
         nodes.push((Some(run), name, Vec::new()));
     }
     let mut proposal = Proposal::default();
@@ -80,8 +88,7 @@ pub fn propose(name: &str, own: &[Own], heard: &[(usize, Answer)]) -> Proposal {
 }
 
 /// Machines may have one name, as images of one disk do.
-fn free_name(name: &str, nodes: &[(Option<Run>, String, Vec<Option<IpAddr>>)]) -> String {
-    let is_free = |name: &str| !nodes.iter().any(|node| node.1.eq_ignore_ascii_case(name));
+fn free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
     let others = (2..).map(|number| {
         let end = format!("-{number}");
         let room = name.len().min(63 - end.len());
@@ -190,7 +197,7 @@ mod tests {
 
     fn shown(proposal: &Proposal) -> Vec<String> {
         let link = |link: &Option<IpAddr>| link.map_or("-".to_owned(), |it| it.to_string());
-        let node = |(name, links): &(String, Vec<Option<IpAddr>>)| {
+        let node = |(name, links): &Found| {
             format!(
                 "{name} {}",
                 links.iter().map(link).collect::<Vec<_>>().join(" ")
