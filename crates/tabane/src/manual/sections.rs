@@ -67,12 +67,8 @@ pub(super) const ALL: &[Sections] = &[
                 "sudo tabane init --vnic 10.98.0.0/24 --node 'n[00-99]=10.77.0.[1-100],10.77.1.[1-100]'",
             ),
             (
-                "Find the nodes, while the second command runs on each of the others:",
+                "Find the nodes, while `tabane init --answer` runs on each of the others:",
                 "sudo tabane init --scan",
-            ),
-            (
-                "On the others, until the file is written:",
-                "tabane init --answer",
             ),
             (
                 "A file with explanations and examples, to be filled in:",
