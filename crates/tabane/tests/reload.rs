@@ -494,7 +494,7 @@ fn nobody_is_connected_over_swapped_links() {
     }
     refusal(&mut cluster, [&words, &swapped], "wrong_link");
     // Handshakes come through again and again.
-    let many = |status: &Value| status["node"]["dropped"]["wrong_link"].as_u64() > Some(60);
+    let many = |status: &Value| status["node"]["dropped"]["wrong_link"].as_u64() > Some(20);
     let status = cluster.wait_status(0, "more are dropped", many);
     let status = status.expect("status");
     assert_eq!(status["peers"][0]["state"], "connecting", "{status:#}");
