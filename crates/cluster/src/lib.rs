@@ -39,6 +39,7 @@ pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of, mac_text};
 pub use mesh::{JoinSpec, MeshSpec};
 pub use network::Network;
+pub use node::is_node_name;
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
 pub use shown::without_keys;

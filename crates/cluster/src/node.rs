@@ -114,11 +114,7 @@ fn read_names(table: &DeTable<'_>, node_line: u32, findings: &mut Findings) -> V
 }
 
 fn check_name(name: &str, line: u32, findings: &mut Findings) -> bool {
-    let first_is_good = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    let all_are_good = name
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-    if !first_is_good || !all_are_good || name.len() > NAME_BYTES_MAX {
+    if !is_well_formed(name) {
         let what = format!("\"{}\" cannot be a node's name", printable(name));
         findings.error(line, what, RIGHT_NAME);
         return false;
@@ -129,6 +125,19 @@ fn check_name(name: &str, line: u32, findings: &mut Findings) -> bool {
         return false;
     }
     true
+}
+
+/// Can a node have this name?
+pub fn is_node_name(name: &str) -> bool {
+    is_well_formed(name) && !means_something_else(name)
+}
+
+fn is_well_formed(name: &str) -> bool {
+    let first_is_good = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let all_are_good = name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    first_is_good && all_are_good && name.len() <= NAME_BYTES_MAX
 }
 
 /// Whether programs would not ask who it is: the own host (RFC 6761, section 6.3), or an address.

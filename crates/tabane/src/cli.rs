@@ -256,11 +256,9 @@ pub struct InitArgs {
 }
 
 fn node_name(text: &str) -> Result<String, String> {
-    let right =
-        "a name has letters, digits, `-`, `_` and `.` only, and begins with a letter or digit";
-    match init::scan::words::is_name(text) {
+    match tabane_cluster::is_node_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(right.to_owned()),
+        false => Err(init::scan::words::RIGHT_NAME.to_owned()),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use tabane_program::init::scan::links::{Own, propose};
-use tabane_program::init::scan::words::{Words, is_name};
+use tabane_program::init::scan::words::Words;
 
 /// Feeds it `datagram`.
 pub fn run(datagram: &[u8]) {
@@ -23,7 +23,7 @@ pub fn run(datagram: &[u8]) {
     renamed.answerer[0] ^= 1;
     let proposal = propose("n0", &[own], &[(0, answer), (0, renamed)]);
     for (name, _) in &proposal.nodes {
-        assert!(is_name(name), "{name:?}");
+        assert!(tabane_cluster::is_node_name(name), "{name:?}");
     }
     for warning in &proposal.warnings {
         assert!(!warning.contains(char::is_control), "{warning:?}");

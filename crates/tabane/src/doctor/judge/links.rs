@@ -119,10 +119,9 @@ fn peer_conflicts(facts: &Facts, found: &mut Vec<Finding>) {
             .filter(|p| p.peer == path.peer && p.link != path.link);
         let its_own: Vec<_> = other_links.flat_map(|p| p.macs.iter().flatten()).collect();
         let strangers: Vec<_> = macs.iter().filter(|m| !its_own.contains(m)).collect();
-        let is_foreign = |mac: &&&Mac| !path.its_macs.contains(mac);
-        let foreign = strangers.iter().filter(is_foreign).count();
         // So does one that has two NICs on it of which the cluster file knows one, a macvlan say.
-        if strangers.len() < 2 || foreign == 0 {
+        let all_its_own = strangers.iter().all(|mac| path.its_macs.contains(mac));
+        if strangers.len() < 2 || all_its_own {
             continue;
         }
         let ip = path.remote.ip();

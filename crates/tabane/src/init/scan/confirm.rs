@@ -3,8 +3,10 @@
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
 
+use tabane_cluster::is_node_name;
+
 use super::links::{Found, Proposal};
-use super::words::is_name;
+use super::words::RIGHT_NAME;
 
 /// The nodes that are taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,14 +54,12 @@ pub fn confirm(
                 other => other.to_owned(),
             };
             let is_free = !taken.iter().any(|(has, _)| has.eq_ignore_ascii_case(&name));
-            if is_name(&name) && is_free {
+            if is_node_name(&name) && is_free {
                 taken.push((name, links.clone()));
                 break;
             }
             let why = match is_free {
-                true => {
-                    "a name has letters, digits, `-`, `_` and `.` only, and begins with a letter or digit"
-                }
+                true => RIGHT_NAME,
                 false => "another machine has this name",
             };
             writeln!(shown, "{why}").map_err(broken)?;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use tabane_cluster::{NAME_BYTES_MAX, Network, is_for_others};
+
 use super::words::{Answer, Run};
 
 /// An interface of this machine, with its private addresses and the lengths of their networks.
@@ -91,7 +93,7 @@ pub fn propose(name: &str, own: &[Own], heard: &[(usize, Answer)]) -> Proposal {
 fn free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
     let others = (2..).map(|number| {
         let end = format!("-{number}");
-        let room = name.len().min(63 - end.len());
+        let room = name.len().min(NAME_BYTES_MAX - end.len());
         format!("{}{end}", &name[..room])
     });
     let mut names = std::iter::once(name.to_owned()).chain(others);
@@ -116,17 +118,9 @@ fn network_of(here: &Own, answers: &[&Answer]) -> Option<(IpAddr, u8)> {
 
 /// Link-local addresses have no meaning in the file.
 fn address_in((own, prefix): (IpAddr, u8), addresses: &[(IpAddr, u8)]) -> Option<IpAddr> {
-    let is_in = |address: &IpAddr| match (own, address) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let differs = (a.to_bits() ^ b.to_bits()).leading_zeros();
-            a != *b && !b.is_link_local() && differs >= u32::from(prefix)
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let differs = (a.to_bits() ^ b.to_bits()).leading_zeros();
-            a != *b && !b.is_unicast_link_local() && differs >= u32::from(prefix)
-        }
-        _ => false,
-    };
+    let network = Network::new(own, prefix);
+    let is_in =
+        |address: &IpAddr| *address != own && is_for_others(*address) && network.contains(*address);
     addresses.iter().map(|(address, _)| *address).find(is_in)
 }
 

@@ -3,15 +3,15 @@
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 
-use tabane_cluster::{VNIC_NAME, plain};
+use tabane_cluster::{VNIC_NAME, is_node_name, plain};
 use tabane_io::netlink::Interface;
 use tabane_io::probe::Broadcast;
 
 use super::links::Own;
-use super::words::{Run, Words, is_name};
+use super::words::{Run, Words};
 
-/// The port of the bundle, which has to be let through a firewall anyway.
-pub const PORT: u16 = 7577;
+/// That of the bundle: it has to be let through a firewall anyway.
+pub const PORT: u16 = tabane_cluster::DEFAULT_PORT;
 /// The longest datagram is a question.
 const BUFFER_BYTES: usize = super::words::QUESTION_BYTES + 1;
 
@@ -55,7 +55,7 @@ pub fn new_run() -> Result<Run, String> {
 pub fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().split('.').next().unwrap_or_default();
-    match is_name(name) {
+    match is_node_name(name) {
         true => name.to_owned(),
         false => "n0".to_owned(),
     }

@@ -10,6 +10,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tabane_cluster::{NAME_BYTES_MAX, is_node_name};
+
 const MAGIC: &[u8; 8] = b"tabaneS1";
 /// A question is as long as the longest answer could be.
 pub const QUESTION_BYTES: usize = 512;
@@ -17,8 +19,9 @@ pub const QUESTION_BYTES: usize = 512;
 pub const ADDRESSES_MAX: usize = 8;
 /// Longest name of a network interface (IFNAMSIZ without its end).
 const INTERFACE_BYTES_MAX: usize = 15;
-/// Longest name of a node.
-const NAME_BYTES_MAX: usize = 63;
+/// What is right, for who gives a machine a name.
+pub const RIGHT_NAME: &str =
+    "a name has letters, digits, `-`, `_` and `.` only, and begins with a letter or digit";
 
 /// A random number of one run of the program.
 pub type Run = [u8; 16];
@@ -110,7 +113,7 @@ impl Words {
                 let name = take_text(&mut rest, NAME_BYTES_MAX)?;
                 let interface = take_text(&mut rest, INTERFACE_BYTES_MAX)?;
                 let addresses = take_addresses(&mut rest)?;
-                let is_right = is_name(&name) && is_interface(&interface) && rest.is_empty();
+                let is_right = is_node_name(&name) && is_interface(&interface) && rest.is_empty();
                 is_right.then_some(Words::Answer(Answer {
                     asker,
                     answerer,
@@ -166,17 +169,6 @@ fn take_addresses(rest: &mut &[u8]) -> Option<Vec<(IpAddr, u8)>> {
         addresses.push(((prefix <= most).then_some(address)?, prefix));
     }
     Some(addresses)
-}
-
-/// As the cluster file wants a node's name.
-pub fn is_name(name: &str) -> bool {
-    let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let first = name.chars().next();
-    first.is_some_and(|c| c.is_ascii_alphanumeric())
-        && name.len() <= NAME_BYTES_MAX
-        && name.chars().all(is_inside)
-        && name != "localhost"
-        && name.parse::<IpAddr>().is_err()
 }
 
 /// It goes to a terminal.
