@@ -13,6 +13,7 @@ mod companion;
 pub mod daemon;
 pub mod doctor;
 pub mod exit_codes;
+mod flow_rules;
 pub mod gateway;
 pub mod init;
 pub mod json_lines;

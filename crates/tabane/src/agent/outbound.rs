@@ -402,7 +402,8 @@ impl Agent {
             let held = self.places[index].held.remove(&(source, destination));
             match held.map(|held| held.awaited) {
                 Some(Awaited::Admitted(far)) => {
-                    self.begin(now, node, index, Lent::ours(near), far);
+                    let ends = (source, destination);
+                    self.begin(now, node, index, Lent::ours(near), far, ends);
                 }
                 // The carrier is gone.
                 _ => reset(near),

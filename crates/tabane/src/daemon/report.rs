@@ -76,6 +76,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             bundles_direct: bundles.direct,
             bundles_max: bundles.limit,
             gateway: daemon.gateway_status(turn.now),
+            flows: daemon.flow_rules.borrow().status(),
             findings: daemon.health.findings(),
         },
         peers,

@@ -39,6 +39,7 @@ use super::tracing::Traces;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, find_daemon, give_up};
 use crate::cli;
 use crate::exit_codes;
+use crate::flow_rules::{FlowRules, SharedFlowRules};
 use crate::gateway;
 use crate::metrics::MetricsServer;
 use crate::status::{Caller, ControlServer, NodesReport, Request, Response};
@@ -141,6 +142,7 @@ pub(super) struct Daemon {
     pub started: Time,
     /// The start by the wall clock, milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
+    pub flow_rules: SharedFlowRules,
     pub rates: RateMeter,
     pub redundancy: Watch,
     pub refused: Refused,
@@ -185,8 +187,10 @@ fn new_agent(
 ) -> Result<Agent, String> {
     let access = access(cluster, life.is_for_all());
     let (poller, now) = (engine.poller(), engine.now());
-    Agent::new(poller, handover, life.only_of(), access, cluster.run, now)
-        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))
+    let mut agent = Agent::new(poller, handover, life.only_of(), access, cluster.run, now)
+        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
+    agent.set_flow_rules(FlowRules::shared(&cluster.flows));
+    Ok(agent)
 }
 
 /// Who looks after this node, if it is here for everybody.
@@ -239,6 +243,7 @@ impl Daemon {
             peers,
             joined: BTreeSet::new(),
             nic,
+            flow_rules: agent.flow_rules(),
             agent: Some(agent),
             started,
             started_unix_ms: super::report::unix_ms(),
@@ -287,6 +292,7 @@ impl Daemon {
             let patience = self.bench.patience(engine.now(), patience);
             let patience = self.pings.patience(engine.now(), patience);
             let patience = self.consult.patience(engine.now(), patience);
+            let patience = self.flow_patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // If it lasts, the service manager ends the daemon.
@@ -307,6 +313,13 @@ impl Daemon {
         self.helm.stop(engine.poller());
         self.naming.stop(engine.poller());
         log::line("stopped");
+    }
+
+    /// How long the loop may wait for what the rates of `[[flow]]` hold back, at most `patience`.
+    fn flow_patience(&self, now: Time, patience: Duration) -> Duration {
+        let patience = self.flow_rules.borrow().patience(now, patience);
+        let agent = self.agent.as_ref();
+        agent.map_or(patience, |agent| agent.patience(now, patience))
     }
 
     /// Makes another virtual NIC in place of one that is gone, if that is due.
@@ -675,7 +688,7 @@ impl Host for Daemon {
         if let Some(overrun) = nic.look_for_overrun(now) {
             log::warn(overrun);
         }
-        said | nic.produce(now, node)
+        said | nic.produce(now, node, &mut self.flow_rules.borrow_mut())
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {

@@ -34,8 +34,8 @@ pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, Unst
 pub use nodes::{NodeAddresses, NodesReport};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus, SCHEMA,
-    StatusReport, VnicStatus,
+    FlowStatus, LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus,
+    RelayedStatus, SCHEMA, StatusReport, VnicStatus,
 };
 pub use run::{
     ProgramStatus, Reader, RunStatus, UNREAD_LISTED_MAX, UNREAD_USERS_MAX, UnreadConnection,
