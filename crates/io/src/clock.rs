@@ -1,4 +1,6 @@
-//! The one clock.
+//! The clocks.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds since the machine was started, never going backwards.
 ///
@@ -31,6 +33,13 @@ pub fn monotonic_us() -> u64 {
     // SAFETY: the kernel writes one timespec to a valid pointer; the clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// The wall clock: milliseconds since 1970-01-01 UTC, for people and other programs alone; it may be set at any time.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default().as_millis() as u64
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::outbound::reached_by;
 use super::relay::{Far, give_up, reset_far};
 use super::words::ToSupervisor;
 use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// For this long after its start an agent refuses nobody: the programs of its predecessor are coming
 /// back.

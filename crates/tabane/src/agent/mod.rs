@@ -69,7 +69,7 @@ use turns::Turns;
 use unread::Unread;
 use urgent::SERVICE_URGENT;
 
-use crate::daemon::closing::{Closing, Lent};
+use crate::closing::{Closing, Lent};
 use crate::flow_rules::SharedFlowRules;
 use crate::gateway::Gateway;
 

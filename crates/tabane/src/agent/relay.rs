@@ -14,7 +14,7 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::pipe::Pipe;
 use super::unread::Stands;
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 use crate::flow_rules::RuleId;
 use crate::status::Reader;
 

@@ -13,9 +13,9 @@ use tabane_proto::{Node, PeerId, PeerState, StreamId, Time};
 use super::place::Ends;
 use super::relay::{Far, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
-use crate::daemon::closing::Lent;
-use crate::daemon::log;
+use crate::closing::Lent;
 use crate::flow_rules::RuleId;
+use crate::log;
 
 impl Agent {
     /// Both sides are connected: carries their data.

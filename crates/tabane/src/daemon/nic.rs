@@ -14,11 +14,11 @@ use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::configured::peers_with_nic;
-use super::log;
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
 use super::run::TOKEN_NIC;
 use crate::flow_rules::{FlowRules, Frame};
+use crate::log;
 use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash, flow_header};
 
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).

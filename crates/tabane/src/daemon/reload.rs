@@ -12,10 +12,10 @@ use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, PeerId};
 
 use super::configured::{link_specs, peer_config, peers_with_nic, relay_config};
-use super::log;
 use super::outside::{gateway_differences, gateway_words};
 use super::run::Daemon;
-use crate::cli;
+use crate::here::own_addresses;
+use crate::log;
 use crate::metrics::MetricsServer;
 use crate::status::ReloadReport;
 
@@ -80,7 +80,7 @@ impl Daemon {
             problems.push(error(&new, None, what, &right));
         }
         problems.extend(new.read_node_key(me, public_key).err());
-        match cli::own_addresses() {
+        match own_addresses() {
             Ok(mut own) => {
                 let name = self.nic.as_ref().map_or(VNIC_NAME, |nic| nic.name());
                 own.retain(|address| address.interface != name);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tabane_cluster::{Cluster, Problem, VNIC_NAME};
 use tabane_engine::{Engine, HOST_TOKENS, Host, LoopTurn, Setback};
+use tabane_io::clock::unix_ms;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -23,7 +24,6 @@ use super::consult::Consult;
 use super::health::Health;
 use super::lately::Lately;
 use super::lines::{Allowance, Lines, PeerLines};
-use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
 use super::naming::Naming;
@@ -37,11 +37,12 @@ use super::steering::Helm;
 use super::survey::Surveys;
 use super::tracing::Traces;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, find_daemon, give_up};
-use crate::cli;
 use crate::exit_codes;
 use crate::flow_rules::{FlowRules, SharedFlowRules};
 use crate::gateway;
+use crate::log::{self, ALREADY, Line};
 use crate::metrics::MetricsServer;
+use crate::say;
 use crate::status::{Caller, ControlServer, NodesReport, Request, Response};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
@@ -66,9 +67,6 @@ pub enum Life {
 
 /// The user that root's daemon becomes, if the machine has one.
 const OWN_USER: &str = "tabane";
-
-/// Said of a daemon that is not started since there is one.
-pub const ALREADY: &str = "a tabane daemon runs on this machine already";
 
 /// How long an unused daemon waits for the next program.
 const UNUSED_MAX: Duration = Duration::from_secs(5);
@@ -124,7 +122,7 @@ pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 
             daemon.run(engine);
             exit_codes::OK
         }
-        Err(message) => cli::failure(message),
+        Err(message) => say::failure(message),
     }
 }
 
@@ -246,7 +244,7 @@ impl Daemon {
             flow_rules: agent.flow_rules(),
             agent: Some(agent),
             started,
-            started_unix_ms: super::report::unix_ms(),
+            started_unix_ms: unix_ms(),
             rates: RateMeter::default(),
             redundancy: Watch::default(),
             refused: Refused::new(started),
@@ -283,7 +281,7 @@ impl Daemon {
     fn run(mut self, mut engine: Engine) {
         warn_of_small_buffers(&engine);
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
-        let _ = cli::print("ready\n");
+        let _ = say::print("ready\n");
         self.manager.tell(State::Ready);
         while !self.stop {
             let patience = self.surveys.patience(engine.now(), rates::INTERVAL);

@@ -15,6 +15,7 @@ mod server;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 mod unread;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
@@ -26,7 +27,9 @@ pub use client::{
     ask_trace, read_answer,
 };
 pub(crate) use control::to_line;
-pub use control::{ConsultBegun, MoveReport, ReloadReport, Request, Response, TraceReport};
+pub use control::{
+    BenchBegun, ConsultBegun, MoveReport, PingBegun, ReloadReport, Request, Response, TraceReport,
+};
 pub use finding::{FindingStatus, Severity};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
