@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Nanoseconds since the machine was started, never going backwards.
 ///
 /// This is `CLOCK_BOOTTIME`, which counts while the machine is suspended,
@@ -12,13 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// continued sees the same jump, so a user of this clock must bear it anyway.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a valid pointer. The call
-    // cannot fail: the clock exists since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    // Since Linux 2.6.39.
+    let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -26,12 +23,7 @@ pub fn now_ns() -> u64 {
 /// nothing else.
 #[must_use]
 pub fn monotonic_us() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a valid pointer; the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
