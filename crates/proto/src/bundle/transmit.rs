@@ -291,12 +291,13 @@ impl Bundle {
         outlets.into_iter().find_map(burst)
     }
 
-    /// The path for a burst of this outlet. Content meant for a link that works waits for it, and for no other.
+    /// The path for a burst of this outlet. Content meant for a link that works, and takes packets of the usual size, waits for it, and for no other.
     fn burst_of(&self, outlet: Outlet, blocked: u8) -> Option<(LinkId, Why)> {
         let only = self.only_link();
         if let (Outlet::Link(link), None) = (outlet, only)
             && let Some(p) = self.paths.get(link)
             && p.path.state() == PathState::Up
+            && !p.path.flight().is_narrow()
         {
             let takes = self.closed(blocked) & link.bit() == 0 && p.path.flight().has_room();
             return takes.then_some((link, Why::Meant));

@@ -15,8 +15,8 @@ pub enum Policy {
     Mirror,
     /// On two paths while small and alone, striped in bulk.
     Auto,
-    /// Over this link while it works, and over any other as long as it does not. What was lost there goes again over any
-    /// link. A number that no link has is as [`Policy::Stripe`].
+    /// Over this link while it works and takes packets of the usual size, else over any other. What was lost there goes again
+    /// over any link. A number that no link has is as [`Policy::Stripe`].
     Link(LinkId),
 }
 
