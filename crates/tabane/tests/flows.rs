@@ -7,9 +7,7 @@ use std::process::Stdio;
 
 use common::*;
 use serde_json::Value;
-use tabane_lab::cluster::{
-    Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, path, path_state,
-};
+use tabane_lab::cluster::{Cluster, PATIENCE, Program, path, path_state};
 use tabane_lab::{Fault, LabConfig, LinkSpec};
 
 /// Of each of the two links.
@@ -18,29 +16,12 @@ const LINK_MBPS: u64 = 50;
 const LITTLE_BYTES: u64 = 1_000_000;
 
 /// A cluster whose file ends with these words.
-fn cluster_with(flows: &str) -> Cluster {
+fn cluster_saying(flows: &str) -> Cluster {
     let config = LabConfig {
         links: vec![LinkSpec::mbit(LINK_MBPS); 2],
         ..LabConfig::default()
     };
-    let mut cluster =
-        Cluster::new(lab(&config), tabane(), ClusterConfig::default()).expect("a file");
-    append(&cluster, flows);
-    for node in 0..2 {
-        cluster.start(node).expect("starts");
-    }
-    for node in 0..2 {
-        cluster
-            .wait_status(node, "all paths are up", all_paths_up)
-            .expect("status");
-    }
-    cluster
-}
-
-fn append(cluster: &Cluster, flows: &str) {
-    let mut file = fs::read_to_string(cluster.file()).expect("is there");
-    file += flows;
-    fs::write(cluster.file(), file).expect("is ours");
+    cluster_with(&config, |file| file + flows)
 }
 
 /// Bytes that node 0 has sent to node 1 over each link.
@@ -84,7 +65,7 @@ fn iperf_by_run(cluster: &Cluster, args: &[&str]) -> Value {
 
 #[test]
 fn what_is_meant_for_a_link_goes_over_it_and_over_others_while_that_is_dead() {
-    let cluster = cluster_with("[[flow]]\nprotocol = \"tcp\"\nnet = \"10.99.0.2\"\nlink = 1\n");
+    let cluster = cluster_saying("[[flow]]\nprotocol = \"tcp\"\nnet = \"10.99.0.2\"\nlink = 1\n");
     let carry = |cluster: &Cluster| drop(iperf(cluster, &["-t", "2"]));
     let run = |cluster: &Cluster| drop(iperf_by_run(cluster, &["-t", "2"]));
     for happens in [&carry as &dyn Fn(&Cluster), &run] {
@@ -145,7 +126,7 @@ fn what_is_meant_for_a_link_goes_over_it_and_over_others_while_that_is_dead() {
 
 #[test]
 fn what_is_mirrored_goes_over_both_links_and_loses_nothing_when_one_dies() {
-    let cluster = cluster_with("[[flow]]\ndscp = \"ef\"\ncarry = \"mirror\"\n");
+    let cluster = cluster_saying("[[flow]]\ndscp = \"ef\"\ncarry = \"mirror\"\n");
     // 46 << 2: the code point in the field's byte.
     let ping = |count: &str, args: &[&str]| {
         let mut ping = cluster.lab().command(0, "ping");
@@ -171,7 +152,7 @@ fn what_is_mirrored_goes_over_both_links_and_loses_nothing_when_one_dies() {
 #[test]
 fn no_more_goes_than_a_rate_allows() {
     const RATE_MBPS: f64 = 10.0;
-    let cluster = cluster_with("[[flow]]\nport = \"5201-5999\"\nrate = \"10mbit\"\n");
+    let cluster = cluster_saying("[[flow]]\nport = \"5201-5999\"\nrate = \"10mbit\"\n");
     let of_stream = received_mbps(&iperf(&cluster, &["-t", "3"]));
     let of_streams = received_mbps(&iperf(&cluster, &["-t", "3", "-P", "4"]));
     let of_datagrams = received_mbps(&iperf(&cluster, &["-t", "3", "-u", "-b", "30M"]));

@@ -7,27 +7,16 @@ use std::fs;
 use std::process::Stdio;
 
 use common::*;
-use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, all_paths_up, output};
+use tabane_lab::cluster::{Cluster, ClusterConfig, PATIENCE, Program, output};
 use tabane_lab::{Fault, LabConfig};
 
 const PORT: u16 = 9577;
 
 /// Two nodes that serve metrics.
 fn cluster_with_metrics() -> Cluster {
-    let lab = lab(&LabConfig::default());
-    let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("is written");
-    let file = cluster.file();
-    let text = fs::read_to_string(&file).expect("is read");
-    fs::write(&file, format!("metrics = {PORT}\n{text}")).expect("is written");
-    for node in 0..2 {
-        cluster.start(node).expect("starts");
-    }
-    for node in 0..2 {
-        cluster
-            .wait_status(node, "all paths are up", all_paths_up)
-            .expect("status");
-    }
-    cluster
+    cluster_with(&LabConfig::default(), |file| {
+        format!("metrics = {PORT}\n{file}")
+    })
 }
 
 /// What curl says on node 0: exit code, and what it got, with the answer's head.

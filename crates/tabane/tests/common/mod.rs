@@ -57,6 +57,24 @@ pub fn lab(config: &LabConfig) -> Lab {
     Lab::up(config).expect("the lab comes up")
 }
 
+/// Nodes of such a lab, everything up, with a cluster file that this has changed.
+pub fn cluster_with(config: &LabConfig, change: impl FnOnce(String) -> String) -> Cluster {
+    let mut cluster =
+        Cluster::new(lab(config), tabane(), ClusterConfig::default()).expect("a file");
+    let file = std::fs::read_to_string(cluster.file()).expect("is there");
+    std::fs::write(cluster.file(), change(file)).expect("can be written");
+    let nodes = 0..cluster.lab().nodes();
+    for node in nodes.clone() {
+        cluster.start(node).expect("starts");
+    }
+    for node in nodes {
+        cluster
+            .wait_status(node, "all paths are up", all_paths_up)
+            .expect("status");
+    }
+    cluster
+}
+
 /// Two nodes on two links with IPv6 only, everything up.
 pub fn cluster_of_ipv6(config: ClusterConfig) -> Cluster {
     let lab = lab(&LabConfig::default());
