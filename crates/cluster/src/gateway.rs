@@ -29,8 +29,6 @@ const RATE_UNITS: [(&str, u64); 3] = [
     ("mbit", 1_000_000),
     ("gbit", 1_000_000_000),
 ];
-/// Longest name of a network device in bytes (linux/if.h, IFNAMSIZ, without the zero behind it).
-const INTERFACE_BYTES_MAX: usize = 15;
 /// Devices that every machine has, or gets from tabane; none leads outside.
 const NOT_OUTSIDE: [&str; 2] = ["lo", crate::VNIC_NAME];
 
@@ -328,7 +326,7 @@ fn read_each_interface(
 /// Linux's rules for the name of a device (dev_valid_name in net/core/dev.c), without characters that end a line.
 fn check_interface(name: &str, line: u32, findings: &mut Findings) {
     let is_bad = |c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control();
-    let is_long = name.len() > INTERFACE_BYTES_MAX;
+    let is_long = name.len() > crate::INTERFACE_BYTES_MAX;
     let shown = printable(name);
     if name.is_empty() || is_long || name.contains(is_bad) || matches!(name, "." | "..") {
         findings.error(

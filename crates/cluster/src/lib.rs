@@ -41,7 +41,7 @@ pub use key::{BadKey, ClusterKey, KEY_BYTES, KEY_FILE_BYTES_MAX};
 pub use mac::{Mac, mac_of, mac_text};
 pub use mesh::{JoinSpec, MeshSpec};
 pub use network::Network;
-pub use node::is_node_name;
+pub use node::{RIGHT_NAME, is_node_name};
 pub use problem::{ConfigError, Problem, Severity};
 pub use run::{ALL_LINKS_DOWN, RunSpec, RunUsers};
 pub use shown::without_keys;
@@ -60,6 +60,9 @@ pub const LINKS_MAX: usize = 8;
 
 /// Most nodes a cluster file may have.
 pub const NODES_MAX: usize = 16_384;
+
+/// Longest name of a network device in bytes (linux/if.h, IFNAMSIZ, without the zero behind it).
+pub const INTERFACE_BYTES_MAX: usize = 15;
 
 /// Longest node name in bytes (that of a DNS label, RFC 1035 section 2.3.4).
 pub const NAME_BYTES_MAX: usize = 63;

@@ -12,7 +12,8 @@ use super::{LINKS_MAX, NAME_BYTES_MAX, NodeLines, NodeSpec, identity, metrics};
 
 const KEYS: &[&str] = &["name", "links", "vnic", "metrics", "public"];
 
-const RIGHT_NAME: &str = "a name has 1 to 63 letters, digits, `-`, `_` or `.`, and begins with a \
+/// What is right, for whoever gives a node a name that is [none](is_node_name).
+pub const RIGHT_NAME: &str = "a name has 1 to 63 letters, digits, `-`, `_` or `.`, and begins with a \
                           letter or digit";
 
 const RIGHT_LINKS: &str = "write links = [\"ADDRESS\", …], one address for each network in the \

@@ -260,7 +260,7 @@ pub struct InitArgs {
 fn node_name(text: &str) -> Result<String, String> {
     match tabane_cluster::is_node_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(init::scan::words::RIGHT_NAME.to_owned()),
+        false => Err(tabane_cluster::RIGHT_NAME.to_owned()),
     }
 }
 

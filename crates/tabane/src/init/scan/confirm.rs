@@ -3,10 +3,9 @@
 use std::io::{BufRead, Write};
 use std::net::IpAddr;
 
-use tabane_cluster::is_node_name;
+use tabane_cluster::{RIGHT_NAME, is_node_name};
 
 use super::links::{Found, Proposal};
-use super::words::RIGHT_NAME;
 
 /// The nodes that are taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,7 +130,7 @@ mod tests {
         let (taken, shown) = said("y\nA\n-x\nb\nyes\n");
         assert_eq!(taken.unwrap(), ["a", "b", "c"]);
         assert!(shown.contains("another machine has this name"), "{shown}");
-        assert!(shown.contains("a name has letters"), "{shown}");
+        assert!(shown.contains("a name has 1 to 63 letters"), "{shown}");
     }
 
     #[test]

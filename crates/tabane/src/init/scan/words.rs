@@ -10,18 +10,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tabane_cluster::{NAME_BYTES_MAX, is_node_name};
+use tabane_cluster::{INTERFACE_BYTES_MAX, NAME_BYTES_MAX, is_node_name};
 
 const MAGIC: &[u8; 8] = b"tabaneS1";
 /// A question is as long as the longest answer could be.
 pub const QUESTION_BYTES: usize = 512;
 /// Addresses of an interface that are told.
 pub const ADDRESSES_MAX: usize = 8;
-/// Longest name of a network interface (IFNAMSIZ without its end).
-const INTERFACE_BYTES_MAX: usize = 15;
-/// What is right, for who gives a machine a name.
-pub const RIGHT_NAME: &str =
-    "a name has letters, digits, `-`, `_` and `.` only, and begins with a letter or digit";
 
 /// A random number of one run of the program.
 pub type Run = [u8; 16];
