@@ -407,11 +407,16 @@ fn run_init(args: &InitArgs) -> u8 {
         _ => "copy it to every node, and run there",
     };
     let shown = path.display();
+    // What is read without `--config` is not named.
+    let config = match path == Path::new(DEFAULT_PATH) {
+        true => String::new(),
+        false => format!(" --config {shown}"),
+    };
     print(&format!(
         "{shown} written, with a fresh key.\n{made}\
          Next: {next}\n  \
-         tabane up --config {shown}\n\
-         `tabane key --config {shown}` on a node prints its `public` key, for its place in the file.\n"
+         tabane up{config}\n\
+         `tabane key{config}` on a node prints its `public` key, for its place in the file.\n"
     ))
 }
 
@@ -617,6 +622,13 @@ fn run_reload(args: &ReloadArgs) -> u8 {
             return error.exit_code();
         }
     };
+    // Run by systemd, it writes into the same journal as the daemon, which has told it all.
+    if daemon::log::is_journal() && !args.check {
+        return match report.accepted {
+            true => exit_codes::OK,
+            false => exit_codes::CONFIGURATION,
+        };
+    }
     report.problems.iter().for_each(|p| eprintln_quietly(p));
     if !report.accepted {
         eprintln_quietly("tabane: the cluster file is refused; everything stays as it was");
@@ -708,7 +720,16 @@ pub fn print(text: &str) -> u8 {
     }
 }
 
-/// `eprintln!` panics if standard error is closed; then nobody can be told.
+/// `eprintln!` panics if standard error is closed; then nobody can be told. In the journal these lines are warnings.
 pub(crate) fn eprintln_quietly(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = match daemon::log::is_journal() {
+        true => text.lines().try_for_each(|line| {
+            writeln!(
+                io::stderr(),
+                "<{}>{line}",
+                daemon::log::Priority::Warning as u8
+            )
+        }),
+        false => writeln!(io::stderr(), "{text}"),
+    };
 }
