@@ -162,7 +162,7 @@ test-arm64: ## tests of the protocol, and SCHEDULES=20 fault schedules, as progr
 		--seeds $(SEED)..$$(( $(SEED) + $(or $(SCHEDULES),20) ))
 
 install: ## PREFIX=/usr/local: install program, library, manual, documents, completions, systemd unit
-	if command -v cargo >/dev/null; then $(BUILD); fi
+	@if command -v cargo >/dev/null; then $(BUILD); fi
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh install $(BINARY)
 
 uninstall: ## remove it again; /etc/tabane stays

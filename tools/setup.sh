@@ -249,6 +249,12 @@ system_packages() {
 rust() {
     command -v cargo >/dev/null ||
         die "Rust is missing: install the stable toolchain (rustup), then try again"
+    # Cargo that is much older does not get as far as to say so.
+    local needed here
+    needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+    here=$(rustc --version | cut -d' ' -f2)
+    [ "$(printf '%s\n' "$needed" "$here" | sort -V | head -1)" = "$needed" ] ||
+        die "Rust $here is too old, $needed is needed: install the stable toolchain (rustup), then try again"
 }
 
 # component NAME COMMAND…: a part of the Rust toolchain, through rustup.
@@ -275,6 +281,8 @@ cargo_tool() {
     fi
 }
 
+# First: without it the rest is of no use.
+rust
 case ${1-} in
     '') system_packages ;;
     build)
@@ -297,7 +305,10 @@ case ${1-} in
         NEEDED=$BENCH
         system_packages
         ;;
-    lint) system_packages ;;
+    lint)
+        system_packages
+        lint_tools
+        ;;
     pack)
         NEEDED=$PACK
         system_packages
@@ -327,8 +338,4 @@ case ${1-} in
         system_packages
         ;;
     *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | pack | deb | rpm | static | arm64 | release | packages]" ;;
-esac
-rust
-case ${1-} in
-    lint) lint_tools ;;
 esac

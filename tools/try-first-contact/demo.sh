@@ -28,7 +28,7 @@ diff ~/before ~/after >&2 || fail 'make demo left this'
 at() { awk -v pattern="$1" '$0 ~ pattern { print $1; exit }' ~/demo.log; }
 end=$EPOCHSECONDS built=$(at ' Finished ') building=$(at ' (Updating|Downloading|Compiling) ')
 begin=$(head -1 ~/demo.log); begin=${begin%% *}
-grep -qE ' tabane used both links at [0-9.]+ times the rate of one; longest gap .*; 0 bytes lost\.$' ~/demo.log ||
+grep -qE ' tabane.* used both links at [0-9.]+ times the rate of one; longest gap .*; 0 bytes lost\.$' ~/demo.log ||
     { tail -12 ~/demo.log >&2; fail 'the last words of make demo'; }
 grep -q '</svg>' demo.svg || fail 'no picture'
 packages=$(sed -n 's/.* that is \([0-9]*\) packages .*, \([0-9]* MB\) to fetch$/\1 packages (\2)/p' ~/demo.log | tail -1)
@@ -40,5 +40,5 @@ make build >~/build.log 2>&1 </dev/null || { tail -30 ~/build.log >&2; fail 'mak
 { sudo tabane init --node n0=10.77.0.1,10.77.1.1 --node n1=10.77.0.2,10.77.1.2; } >~/init.log
 cat >~/figures <<END
 $packages installed in $((building - begin)) s; built in $((built - building)) s, with ${#crates[@]} crates ($(du -cm "${crates[@]}" | sed -n 's/\ttotal/ MB/p')); ran $((end - built)) s; make build and install took $((EPOCHSECONDS - end)) s more
-  $(sed -n 's/^[0-9]* \(tabane used both.*\)/\1/p' ~/demo.log)
+  $(sed -n 's/^[0-9]* \(tabane.* used both.*\)/\1/p' ~/demo.log)
 END

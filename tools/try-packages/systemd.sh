@@ -97,7 +97,7 @@ has 'redundant\|ready' "$(on n0 systemctl status --no-pager tabane)"
 
 # A reload applies what is right, and refuses what is wrong as a whole, with the reason in the journal.
 pid=$(shown n0 MainPID)
-on n0 cp /etc/tabane/cluster.toml /root/good.toml
+on n0 cp /etc/tabane/cluster.toml /try/good.toml
 on n0 sed -i 's/"10.77.1.2"\]/""]/' /etc/tabane/cluster.toml
 began=$(now)
 on n0 systemctl reload tabane
@@ -109,7 +109,7 @@ if on n0 systemctl reload tabane 2>/dev/null; then fail 'a broken file is taken'
 has 'cluster.toml:[0-9]*: ' "$(said n0 "$began" --priority warning)"
 has 'refused; everything stays as it was' "$(said n0 "$began" --priority warning)"
 is_active n0 || fail 'not active after a broken file'
-on n0 cp /root/good.toml /etc/tabane/cluster.toml
+on n0 cp /try/good.toml /etc/tabane/cluster.toml
 on n0 systemctl reload tabane
 [ "$(shown n0 MainPID)" = "$pid" ] || fail 'a reload is another process'
 pings n0 10.99.0.2 >/dev/null || fail 'no ping after the reloads'
@@ -146,7 +146,7 @@ soon 'a ping after the address' pings n1 10.99.0.1
 
 # An upgrade restarts it, a removal stops it.
 pid=$(shown n0 MainPID)
-on n0 bash -c 'cd /root && dpkg-deb -R /try/tabane_*.deb new && sed -i "s/^Version: .*/&+new/" new/DEBIAN/control &&
+on n0 bash -c 'cd /try && dpkg-deb -R /try/tabane_*.deb new && sed -i "s/^Version: .*/&+new/" new/DEBIAN/control &&
     dpkg-deb --root-owner-group -b new new.deb >/dev/null && apt-get -q -y install ./new.deb >/dev/null'
 is_active n0 || fail 'not active after an upgrade'
 [ "$(shown n0 MainPID)" != "$pid" ] || fail 'the old program runs after an upgrade'
