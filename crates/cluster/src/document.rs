@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::flow::{self, FlowSpec};
 use super::gateway::{self, GatewaySpec};
 use super::identity;
 use super::key::{self, Access, ClusterKey, KEY_FILE_BYTES_MAX, RIGHT_KEY};
@@ -31,6 +32,7 @@ pub(super) struct Document {
     pub(super) mesh: MeshSpec,
     pub(super) join: Option<JoinSpec>,
     pub(super) gateway: Option<GatewaySpec>,
+    pub(super) flows: Vec<FlowSpec>,
     pub(super) nodes: Vec<NodeSpec>,
 }
 
@@ -48,6 +50,7 @@ pub(super) const KEYS: &[&str] = &[
     "vnic",
     "mesh",
     "gateway",
+    "flow",
     "node",
 ];
 
@@ -96,6 +99,7 @@ pub(super) fn read(
         mesh: mesh::read(root, findings),
         join: mesh::read_join(root, findings),
         gateway: gateway::read(root, &nodes, findings),
+        flows: flow::read(root, &nodes, findings),
         nodes,
     })
 }

@@ -120,7 +120,7 @@ pub(super) fn read(
         addresses,
         interfaces,
         routers,
-        rate_bps: read_rate(table, findings),
+        rate_bps: read_rate(table, RIGHT_RATE, findings),
         queue: read_queue(table, findings),
         ports_per_node: read_count(table, ports, PORTS_PER_NODE, PORTS_PER_NODE_MAX, findings),
         connections_per_node: read_count(
@@ -342,10 +342,11 @@ fn check_interface(name: &str, line: u32, findings: &mut Findings) {
     }
 }
 
-fn read_rate(table: &DeTable<'_>, findings: &mut Findings) -> Option<u64> {
+/// `rate` in bits a second, if there is one. `right`: what to write instead of anything else.
+pub(super) fn read_rate(table: &DeTable<'_>, right: &str, findings: &mut Findings) -> Option<u64> {
     let (value, line) = entry(table, "rate", findings)?;
     let Some(text) = value.as_str() else {
-        findings.error(line, "`rate` is not a text in quotes", RIGHT_RATE);
+        findings.error(line, "`rate` is not a text in quotes", right);
         return None;
     };
     let rate_bps = rate_bps(text);
@@ -354,7 +355,7 @@ fn read_rate(table: &DeTable<'_>, findings: &mut Findings) -> Option<u64> {
             "rate \"{}\" is not one that a line could have",
             printable(text)
         );
-        findings.error(line, what, RIGHT_RATE);
+        findings.error(line, what, right);
     }
     rate_bps
 }

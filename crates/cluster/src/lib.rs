@@ -7,6 +7,7 @@
 
 mod checks;
 mod document;
+mod flow;
 mod gateway;
 mod here;
 mod identity;
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use flow::{Carry, FLOWS_MAX, FlowHeader, FlowSpec, Protocol};
 pub use gateway::{CONNECTIONS_PER_NODE, GATEWAYS_MAX, GatewaySpec, LineQueue, PORTS_PER_NODE};
 pub use here::{InterfaceAddress, check_here, identify};
 pub use identity::{NODE_KEY_FILE, NodeKey, PublicKey};
@@ -101,6 +103,8 @@ pub struct Cluster {
     pub join: Option<JoinSpec>,
     /// How the cluster is reached from outside, if it is.
     pub gateway: Option<GatewaySpec>,
+    /// How some traffic is carried: of those that speak of a packet, the first holds.
+    pub flows: Vec<FlowSpec>,
     /// All nodes, in the order of the file: at least two, or one if others may join.
     pub nodes: Vec<NodeSpec>,
 }
@@ -253,6 +257,7 @@ impl Cluster {
             mesh: document.mesh,
             join: document.join,
             gateway: document.gateway,
+            flows: document.flows,
             nodes: document.nodes,
         });
         findings.conclude(cluster)

@@ -1,4 +1,8 @@
-//! The one clock.
+//! The clocks.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds since the machine was started, never going backwards.
 ///
@@ -10,13 +14,8 @@
 /// continued sees the same jump, so a user of this clock must bear it anyway.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a valid pointer. The call
-    // cannot fail: the clock exists since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    // Since Linux 2.6.39.
+    let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -24,13 +23,15 @@ pub fn now_ns() -> u64 {
 /// nothing else.
 #[must_use]
 pub fn monotonic_us() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes one timespec to a valid pointer; the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// The wall clock: milliseconds since 1970-01-01 UTC, for people and other programs alone; it may be set at any time.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    wall.unwrap_or_default().as_millis() as u64
 }
 
 #[cfg(test)]

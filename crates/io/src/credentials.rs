@@ -62,8 +62,7 @@ pub fn peer_groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
 /// The user this process runs as.
 #[must_use]
 pub fn own_uid() -> u32 {
-    // SAFETY: has no arguments and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::sys::{check_len, retry};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// 32 bytes from the kernel's random number generator (`getrandom(2)`),
 /// suitable for keys. Blocks only before the generator was seeded, that is
@@ -16,10 +17,7 @@ pub fn seed() -> io::Result<[u8; 32]> {
     let mut filled = 0;
     while filled < seed.len() {
         let rest = &mut seed[filled..];
-        filled += retry(|| {
-            // SAFETY: pointer and length describe `rest`.
-            check_len(unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) })
-        })?;
+        filled += retry_on_intr(|| getrandom(&mut *rest, GetRandomFlags::empty()))?;
     }
     Ok(seed)
 }

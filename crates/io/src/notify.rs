@@ -1,9 +1,10 @@
 //! A descriptor that one thread makes ready for another.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::sys::{check_fd, check_len};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
 
 /// An eventfd: readable from [`notify`](Notify::notify) until [`clear`](Notify::clear).
 #[derive(Debug)]
@@ -15,28 +16,20 @@ impl Notify {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn new() -> io::Result<Notify> {
-        // SAFETY: takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        check_fd(fd).map(Notify)
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Notify(eventfd(0, flags)?))
     }
 
     /// Makes it readable.
     pub fn notify(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: `one` has the eight bytes that an eventfd takes.
-        let written = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         // It fails only if it was notified 2^64 times before: then it is readable.
-        let _ = check_len(written);
+        let _ = write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Makes it unreadable.
     pub fn clear(&self) {
-        let mut count = [0; 8];
-        // SAFETY: `count` has room for the eight bytes that an eventfd gives.
-        let read =
-            unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         // It fails only if it is not readable.
-        let _ = check_len(read);
+        let _ = read(&self.0, &mut [0; 8]);
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::sys::{check, check_fd};
 
 /// How many descriptors one [`Poller::wait`] reports at most. More that are
 /// ready come with the next call.
 pub const READY_MAX: usize = 64;
-
-/// Descriptors that may end one [`sleep`].
-pub const SLEEP_DESCRIPTORS_MAX: usize = 2;
 
 /// Longest rest of a wait, ms, after something could not be accepted: shorter than a peer takes to think a
 /// path silent.
@@ -242,35 +242,32 @@ impl AsFd for Poller {
     }
 }
 
-/// Sleeps for this long, or until one of a few descriptors is readable or a signal handler ran.
+/// Sleeps for this long, or until one of at most two descriptors is readable or a signal handler ran.
 ///
 /// # Errors
 /// None in practice; a kernel out of memory.
 pub fn sleep(at_most: Duration, unless: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let none = libc::pollfd {
-        fd: -1,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut polled = [none; SLEEP_DESCRIPTORS_MAX];
-    assert!(unless.len() <= polled.len(), "too many descriptors");
-    for (polled, fd) in polled.iter_mut().zip(unless) {
-        polled.fd = fd.as_raw_fd();
+    fn watched<'fd>(fd: &BorrowedFd<'fd>) -> PollFd<'fd> {
+        PollFd::from_borrowed_fd(*fd, PollFlags::IN)
     }
-    let timeout = timespec(at_most);
-    // SAFETY: `polled` has that many entries, the descriptors are open (borrowed), `timeout` outlives
-    // the call, no signal mask is given.
-    let ready = check(unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            unless.len() as libc::nfds_t,
-            &raw const timeout,
-            std::ptr::null(),
-        )
-    });
-    match ready {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+    let timeout = timeout(at_most);
+    let woken = match unless {
+        [] => poll(&mut [], Some(&timeout)),
+        [one] => poll(&mut [watched(one)], Some(&timeout)),
+        [one, other] => poll(&mut [watched(one), watched(other)], Some(&timeout)),
+        _ => panic!("too many descriptors"),
+    };
+    match woken {
+        Err(error) if error != Errno::INTR => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+/// The same for a system call, at most some 68 years.
+pub(crate) fn timeout(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().min(i32::MAX as u64) as i64,
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

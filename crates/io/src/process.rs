@@ -9,8 +9,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
+
 use crate::notify::Notify;
-use crate::sys::{check, check_fd};
+use crate::poll::timeout;
+use crate::sys::check;
 
 /// How many forks lie between the process that first asked and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -137,9 +144,8 @@ impl Watched {
     /// # Errors
     /// There is no such process; a kernel before 5.3.
     pub fn new(pid: u32) -> io::Result<Watched> {
-        // SAFETY: takes no pointers.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
-        check_fd(fd as RawFd).map(Watched)
+        let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+        Ok(Watched(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
     /// Sends it a signal; never another process that has its number by now.
@@ -147,11 +153,8 @@ impl Watched {
     /// # Errors
     /// It has ended (`ESRCH`), or is another user's.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
-        let none = ptr::null::<libc::siginfo_t>();
-        let fd = self.0.as_raw_fd();
-        // SAFETY: a null siginfo is allowed and means a plain kill.
-        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
-        check(sent as i32).map(drop)
+        let signal = Signal::from_named_raw(signal).ok_or(Errno::INVAL)?;
+        Ok(pidfd_send_signal(&self.0, signal)?)
     }
 
     /// Waits until it has ended; `false` if it has not in time.
@@ -160,16 +163,10 @@ impl Watched {
         let begin = Instant::now();
         loop {
             let left = at_most.saturating_sub(begin.elapsed());
-            let left_ms = left.as_nanos().div_ceil(1_000_000).min(60_000) as i32;
-            let mut watched = libc::pollfd {
-                fd: self.0.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one pollfd, as said.
-            match unsafe { libc::poll(&raw mut watched, 1, left_ms) } {
-                1.. => return true,
-                0 if left_ms == 0 => return false,
+            let mut watched = [PollFd::new(&self.0, PollFlags::IN)];
+            match poll(&mut watched, Some(&timeout(left))) {
+                Ok(1..) => return true,
+                Ok(0) if left.is_zero() => return false,
                 _ => {}
             }
         }
@@ -293,16 +290,10 @@ fn show_as(name: &str) {
 /// # Errors
 /// Not expected.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` outlives the call.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: as above.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    Ok(limit.rlim_cur)
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(limit.current.unwrap_or(u64::MAX))
 }
 
 /// Closes all descriptors but some, and opens /dev/null as the standard streams: a reader of a pipe must not

@@ -63,6 +63,7 @@ pub use node::{Node, PathInfo, PeerInfo};
 pub use options::Options;
 pub use peer::Peer;
 pub use stream::Stream;
+pub use tabane_proto::LinkId;
 pub use tabane_proto::crypto::public_key;
 pub use tabane_proto::op::Policy;
 pub use tabane_proto::wire::WireMode;

@@ -398,6 +398,7 @@ fn why(why: Why) -> &'static str {
         Why::Fastest => "fastest",
         Why::Bulk => "bulk",
         Why::Sooner => "sooner",
+        Why::Meant => "meant",
         Why::Resent => "resent",
         Why::Relayed => "relayed",
         Why::Mirrored => "mirrored",

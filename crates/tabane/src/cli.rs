@@ -1,11 +1,11 @@
 //! The command line: what can be asked of the program, and its exit code.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use tabane_cluster::{
     Cluster, ConfigError, DEFAULT_PATH, InterfaceAddress, NodeIndex, Problem, Severity, VNIC_NAME,
 };
@@ -16,14 +16,18 @@ use crate::bench::{self, BenchArgs};
 use crate::bugreport::{self, BugreportArgs};
 use crate::bulk::{self, BulkArgs};
 use crate::daemon::Life;
+use crate::here::{as_node, own_addresses};
 use crate::init::InitError;
 use crate::init::nodes::{GivenNode, VnicNetwork};
 use crate::mpi::MpiArgs;
 use crate::ping::{self, PingArgs};
 use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
+use crate::say::{eprintln_quietly, failure, print, report, warn};
 use crate::status::{self, AskError, Check, Colours, Detail, MembersReport, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, names, place, steer, top, topo, trace};
+use crate::{
+    daemon, doctor, exit_codes, init, log, manual, mpi, names, place, steer, top, topo, trace,
+};
 
 mod panic;
 
@@ -346,7 +350,7 @@ fn obey(cli: Cli) -> ExitCode {
         Command::Keeper => steer::keep(),
         Command::Scribe => names::write(),
         Command::Generate { directory } => {
-            manual::generate(&directory).map_or_else(failure, |()| exit_codes::OK)
+            manual::generate(&Cli::command(), &directory).map_or_else(failure, |()| exit_codes::OK)
         }
     };
     ExitCode::from(code)
@@ -487,22 +491,6 @@ fn run_program(args: &RunArgs) -> u8 {
     }
 }
 
-/// The cluster, which of its nodes this machine is, and its addresses. Skips the checks of `up` that concern the virtual
-/// NIC or do not matter here.
-///
-/// # Errors
-/// The file's errors, or that this machine is none of its nodes.
-pub fn as_node(
-    config: &Path,
-    node: Option<&str>,
-) -> Result<(Cluster, NodeIndex, Vec<InterfaceAddress>), ConfigError> {
-    let here = own_addresses().unwrap_or_default();
-    let (mut cluster, _) = Cluster::load(config)?;
-    let me = tabane_cluster::identify(&cluster, &here, node)?;
-    cluster.read_node_key(me, public_key)?;
-    Ok((cluster, me, here))
-}
-
 fn run_place(args: &PlaceArgs) -> u8 {
     match place::run(args) {
         Ok(text) => print(&text),
@@ -623,7 +611,7 @@ fn run_reload(args: &ReloadArgs) -> u8 {
         }
     };
     // Run by systemd, it writes into the same journal as the daemon, which has told it all.
-    if daemon::log::is_journal() && !args.check {
+    if log::is_journal() && !args.check {
         return match report.accepted {
             true => exit_codes::OK,
             false => exit_codes::CONFIGURATION,
@@ -646,26 +634,6 @@ fn run_reload(args: &ReloadArgs) -> u8 {
     )
 }
 
-/// The addresses of this machine's interfaces, as seen in this network namespace.
-///
-/// # Errors
-/// If the kernel refuses to list them.
-pub fn own_addresses() -> io::Result<Vec<InterfaceAddress>> {
-    let interfaces = tabane_io::netlink::interfaces()?;
-    let of_one = |interface: tabane_io::netlink::Interface| {
-        let name = interface.name;
-        interface
-            .addresses
-            .into_iter()
-            .map(move |a| InterfaceAddress {
-                interface: name.clone(),
-                address: a.ip,
-                prefix: a.prefix,
-            })
-    };
-    Ok(interfaces.into_iter().flat_map(of_one).collect())
-}
-
 /// Like [`own_addresses`], without `tab0` of a daemon that has just crashed: the kernel removes it in the background, so
 /// this waits for that or removes it.
 fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
@@ -686,50 +654,4 @@ fn settled_addresses() -> io::Result<Vec<InterfaceAddress>> {
         let _ = tabane_io::vnic::remove_left_behind(VNIC_NAME);
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Tells the user what failed; returns the exit code for it.
-pub fn failure(message: impl std::fmt::Display) -> u8 {
-    eprintln_quietly(&format!("tabane: {message}"));
-    exit_codes::FAILURE
-}
-
-/// Tells the user about something that is odd but does not matter much.
-pub fn warn(message: impl std::fmt::Display) {
-    eprintln_quietly(&format!("tabane: warning: {message}"));
-}
-
-/// Tells the user everything that is wrong with the configuration; returns the
-/// exit code for it.
-pub fn report(error: &ConfigError) -> u8 {
-    eprintln_quietly(&error.to_string());
-    exit_codes::CONFIGURATION
-}
-
-/// Writes to standard output; returns the exit code. A reader that went away
-/// (`tabane status | head -1`) is no error.
-pub fn print(text: &str) -> u8 {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => exit_codes::OK,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => exit_codes::OK,
-        Err(error) => failure(format!(
-            "standard output: {}",
-            tabane_cluster::plain(&error)
-        )),
-    }
-}
-
-/// `eprintln!` panics if standard error is closed; then nobody can be told. In the journal these lines are warnings.
-pub(crate) fn eprintln_quietly(text: &str) {
-    let _ = match daemon::log::is_journal() {
-        true => text.lines().try_for_each(|line| {
-            writeln!(
-                io::stderr(),
-                "<{}>{line}",
-                daemon::log::Priority::Warning as u8
-            )
-        }),
-        false => writeln!(io::stderr(), "{text}"),
-    };
 }

@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::workload::{
     Ending, FlowPlan, Pace, Plan, Reader, StreamPlan, TransferPlan, UNIT_HEADER_BYTES, UnitKind,
 };
+use tabane_proto::LinkId;
 use tabane_proto::op::Policy;
 
 const KB: u64 = 1024;
@@ -125,7 +126,15 @@ fn two_of(r: &mut Random, hosts: usize) -> (usize, usize) {
 }
 
 fn policy(r: &mut Random) -> Policy {
-    r.pick(&[Policy::Stripe, Policy::Stripe, Policy::Mirror, Policy::Auto])
+    // One link is not there in most schedules.
+    let link = LinkId(r.below(3) as u8);
+    r.pick(&[
+        Policy::Stripe,
+        Policy::Stripe,
+        Policy::Mirror,
+        Policy::Auto,
+        Policy::Link(link),
+    ])
 }
 
 fn stream(r: &mut Random, from: usize, to: usize, budget: u64) -> StreamPlan {

@@ -600,7 +600,7 @@ fn send_unit(
             frame.clear();
             plan.write(index, sequence, &mut frame);
             s.node
-                .send_frame(s.local, peer, plan.flow as u8, frame)
+                .send_frame(s.local, peer, (plan.flow as u8, plan.policy), frame)
                 .is_ok()
         }
         UnitKind::Message => {

@@ -60,7 +60,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}colour = \"red\"\n{N0}{N1}",
-            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, node",
+            "c:2: unknown key `colour`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, flow, node",
         ),
         (
             "{KEY}{N0}vinc = \"10.99.0.1/24\"\n{N1}",
@@ -72,7 +72,7 @@ fn unknown_keys() {
         ),
         (
             "{KEY}\"a\\nb\\u001b[31m\" = 3\n{N0}{N1}",
-            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, node",
+            "c:2: unknown key `a\\nb\\u{1b}[31m`; the keys are key, key_file, second_key, second_key_file, node_key_file, wire, port, metrics, mptcp, run, vnic, mesh, gateway, flow, node",
         ),
         (
             "{KEY}{N0}{N1}[mesh]\nx = 1\n",
@@ -330,6 +330,93 @@ fn mtu_of_the_virtual_nics() {
              write `hosts = true` to have the nodes' names in /etc/hosts, or leave it out",
         ),
     ]);
+}
+
+#[test]
+fn flow() {
+    const RIGHT_PORT: &str =
+        "write a number from 1 to 65535, a range as in \"5000-5010\", or a list of these";
+    let with = |text: &str| format!("{{KEY}}{{N0}}{{N1}}[[flow]]\n{text}\n");
+    let bad_port = format!("c:9: port is neither a port nor a range of ports; {RIGHT_PORT}");
+    for port in [
+        "0",
+        "65536",
+        "\"80-\"",
+        "\"81-80\"",
+        "\"http\"",
+        "[]",
+        "[80, true]",
+    ] {
+        let file = with(&format!("port = {port}\ncarry = \"mirror\""));
+        assert_eq!(said(parse(&file)), bad_port, "{port}");
+    }
+    for (text, expected) in [
+        (
+            "carry = \"mirror\"",
+            "c:8: this `[[flow]]` does not say which traffic; say which with `port`, `protocol`, `dscp` or `net`",
+        ),
+        (
+            "port = 80",
+            "c:8: this `[[flow]]` says nothing of its traffic; say how with `carry`, `link` or `rate`",
+        ),
+        (
+            "port = 80\nlink = 2",
+            "c:10: no node has a link 2; count the addresses in `links` from 0",
+        ),
+        (
+            "port = 80\nlink = 8",
+            "c:10: link is not the number of a link; write one from 0 to 7 without quotes",
+        ),
+        (
+            "port = 80\nlink = 1\ncarry = \"mirror\"",
+            "c:10: there are both `carry` and `link`; keep one of them: one says over which links, the other names the one",
+        ),
+        (
+            "protocol = \"sctp\"\nlink = 1",
+            "c:9: protocol is neither tcp nor udp; write \"tcp\" or \"udp\", or leave it out for all",
+        ),
+        (
+            "dscp = 64\nlink = 1",
+            "c:9: dscp is not a code point; write a number from 0 to 63, or a name such as \"ef\", \"cs5\" or \"af41\" (RFC 4594)",
+        ),
+        (
+            "net = \"n1\"\nlink = 1",
+            "c:9: net is neither an address nor a network; write an address or a network of either end, such as \"10.99.0.3\" or \"10.99.0.0/28\"",
+        ),
+        (
+            "port = 80\ncarry = \"both\"",
+            "c:10: carry cannot be \"both\"; write \"mirror\" (each packet on two links), \"stripe\" (each packet on the link that delivers it soonest), or leave it out",
+        ),
+        (
+            "port = 80\nrate = \"1mb\"",
+            "c:10: rate \"1mb\" is not one that a line could have; write a whole number and kbit, mbit or gbit, such as \"200mbit\", from 1mbit to 400gbit, or leave it out",
+        ),
+        (
+            "port = 80\nlink = 1\n[[flow]]\nport = \"80-80\"\nlink = 0",
+            "c:11: this `[[flow]]` speaks of the same traffic as one before it; keep one of them: the first would hold",
+        ),
+        (
+            "ports = 80\nlink = 1",
+            "c:8: this `[[flow]]` does not say which traffic; say which with `port`, `protocol`, `dscp` or `net`\nc:9: unknown key `ports`; did you mean `port`?",
+        ),
+    ] {
+        assert_eq!(said(parse(&with(text))), expected, "{text}");
+    }
+    let file = with("port = 80\nlink = 1").replace("[[flow]]", "[flow]");
+    assert_eq!(
+        said(parse(&file)),
+        "c:8: `flow` is not a list of flows; write `[[flow]]` on a line of its own before each, with `port = 5060` or the like below it"
+    );
+    let file = with("port = 80\nlink = 1");
+    let many: String = (0..33)
+        .map(|n| format!("[[flow]]\nport = {}\nlink = 1\n", n + 1))
+        .collect();
+    assert_eq!(
+        said(parse(
+            &file.replace("[[flow]]\nport = 80\nlink = 1\n", &many)
+        )),
+        "c:8: there are 33 `[[flow]]`; at most 32 are possible"
+    );
 }
 
 #[test]

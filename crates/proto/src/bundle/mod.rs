@@ -30,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::context::{Account, Context, DownReason, Event, PeerConfig};
 use crate::limits::{DATAGRAM_BYTES_WIDE, LINKS_MAX};
 use crate::link::{Path, PathControl, PathEvent, PathState, Progress, Watch};
-use crate::op::Ops;
+use crate::op::{Ops, Outlet};
 use crate::segment::{Content, Fate};
 use crate::trace::Recorder;
 use crate::wire::{ACK_BYTES_MAX, Name, Record};
@@ -181,6 +181,8 @@ pub(crate) struct Bundle {
     /// All content goes over this link, while it works ([`Bundle::confine`]).
     confined: Option<LinkId>,
     /// While it is traced.
+    /// Of the last burst of own content.
+    outlet: Outlet,
     recorder: Option<Box<Recorder>>,
     /// Scratch, kept for its memory.
     fates: Vec<(Content, Fate)>,
@@ -236,6 +238,7 @@ impl Bundle {
             wrong_keys: absent.wrong_keys,
             wrong_links: 0,
             confined: None,
+            outlet: Outlet::Any,
             recorder: context.is_traced(absent.peer).then(Box::default),
             fates: Vec::new(),
             contents: Vec::new(),

@@ -2,13 +2,16 @@
 
 use crate::link::thresholds::{PEER_SILENT_MAX, SENT_EVERY, TOLD_EVERY};
 
+use smallvec::SmallVec;
+
 use super::schedule::Demand;
 use super::tracing::trace_sent;
 use super::{Bundle, Relays, TRIM_AFTER, schedule};
 use crate::context::{Context, Transmit};
 use crate::crypto::KEY_PACKETS_MAX;
-use crate::limits::DATAGRAM_BYTES_MIN;
-use crate::link::{Path, PathControl};
+use crate::limits::{DATAGRAM_BYTES_MIN, LINKS_MAX};
+use crate::link::{Path, PathControl, PathState};
+use crate::op::Outlet;
 use crate::segment::Content;
 use crate::trace::Why;
 use crate::wire::{ACK_BYTES_MAX, GRANT_BYTES, HEADER_BYTES, Header, Record, Writer};
@@ -194,6 +197,17 @@ impl Bundle {
         buffer: &mut [u8],
         context: &mut Context,
     ) -> Option<Transmit> {
+        // Those whose turn it is may turn out to wait for the peer's window; others do not.
+        let outlets = 1 + self.ops.waiting_links().count();
+        (0..outlets).find_map(|_| self.transmit_next_burst(now, buffer, context))
+    }
+
+    fn transmit_next_burst(
+        &mut self,
+        now: Time,
+        buffer: &mut [u8],
+        context: &mut Context,
+    ) -> Option<Transmit> {
         let own_waits = self.ops.has_pending();
         if !(own_waits || self.has_relayed()) || self.sessions.current.is_none() {
             return None;
@@ -201,8 +215,12 @@ impl Bundle {
         for p in self.paths.values_mut() {
             p.path.refill(now);
         }
-        let (id, why) = self.next_burst(own_waits, context.blocked)?;
+        let (id, why, outlet) = self.next_burst(own_waits, context.blocked)?;
         let relayed = why == Why::Relayed;
+        if !relayed {
+            self.outlet = outlet;
+            self.ops.take_turns_of(outlet);
+        }
         if self.recorder.is_some() {
             self.trace_choice(now, id, why, context.blocked);
         }
@@ -234,8 +252,8 @@ impl Bundle {
         self.transmit(now, id, end, datagram_bytes.min(end), context)
     }
 
-    /// The path for the next burst, and why; own content waits or not.
-    fn next_burst(&mut self, own_waits: bool, blocked: u8) -> Option<(LinkId, Why)> {
+    /// The path for the next burst, why, and who has it; own content waits or not.
+    fn next_burst(&mut self, own_waits: bool, blocked: u8) -> Option<(LinkId, Why, Outlet)> {
         let waits = |relays: &Relays| relays.queue.has_turn(own_waits);
         let relayed = self.relays.as_deref().is_some_and(waits);
         if relayed || !own_waits {
@@ -248,15 +266,45 @@ impl Bundle {
             let link = schedule::choose(self.open_links(blocked).filter(takes), demand);
             if link.is_some() || !own_waits {
                 let (id, why) = link?;
-                return Some((id, if relayed { Why::Relayed } else { why }));
+                return Some((id, if relayed { Why::Relayed } else { why }, Outlet::Any));
             }
         }
+        self.next_own_burst(blocked)
+    }
+
+    /// Those that may use any link and those meant for one have a burst each in turn, as far as their paths have room: so
+    /// nobody keeps others from a link.
+    fn next_own_burst(&self, blocked: u8) -> Option<(LinkId, Why, Outlet)> {
+        let any = self.ops.has_pending_for_any().then_some(Outlet::Any);
+        let of_links = self.ops.waiting_links().map(Outlet::Link);
+        let mut outlets: SmallVec<[Outlet; 1 + LINKS_MAX]> =
+            any.into_iter().chain(of_links).collect();
+        let had_theirs = outlets
+            .iter()
+            .filter(|outlet| **outlet <= self.outlet)
+            .count();
+        outlets.rotate_left(had_theirs);
+        let burst = |outlet| {
+            self.burst_of(outlet, blocked)
+                .map(|(id, why)| (id, why, outlet))
+        };
+        outlets.into_iter().find_map(burst)
+    }
+
+    /// The path for a burst of this outlet. Content meant for a link that works, and takes packets of the usual size, waits for it, and for no other.
+    fn burst_of(&self, outlet: Outlet, blocked: u8) -> Option<(LinkId, Why)> {
         let only = self.only_link();
+        if let (Outlet::Link(link), None) = (outlet, only)
+            && let Some(p) = self.paths.get(link)
+            && p.path.state() == PathState::Up
+            && !p.path.flight().is_narrow()
+        {
+            let takes = self.closed(blocked) & link.bit() == 0 && p.path.flight().has_room();
+            return takes.then_some((link, Why::Meant));
+        }
         let is_meant = move |(id, _): &(LinkId, &Path)| only.is_none_or(|only| only == *id);
-        schedule::choose(
-            self.open_paths(blocked).filter(is_meant),
-            self.demand(false),
-        )
+        let paths = self.open_paths(blocked).filter(is_meant);
+        schedule::choose(paths, self.demand(false))
     }
 
     /// What waits: of others, or own content.
@@ -351,7 +399,7 @@ impl Bundle {
             if self.ops.mirrored(content) {
                 second = second.or_else(|| schedule::fastest(self.open_paths(blocked), Some(id)));
                 self.mirror.extend(second.map(|path| (path, *content)));
-            } else {
+            } else if self.outlet == Outlet::Any {
                 self.mirror.extend(explored.map(|path| (path, *content)));
             }
         }

@@ -107,7 +107,8 @@ impl Node {
         }
     }
 
-    /// Sends one packet of the virtual NIC. Frames of one `flow` arrive in order.
+    /// Sends one packet of the virtual NIC, spread by `policy`. Frames of one `flow` arrive in order; all of a flow should have
+    /// the same policy.
     ///
     /// # Errors
     /// The frame comes back if the peer is not connected or its queue is full
@@ -118,7 +119,7 @@ impl Node {
         &mut self,
         now: Time,
         peer: PeerId,
-        flow: u8,
+        (flow, policy): (u8, Policy),
         frame: Vec<u8>,
     ) -> Result<(), Vec<u8>> {
         if !self.is_connected(peer) {
@@ -129,7 +130,7 @@ impl Node {
             self.context.stats.frames_unreachable += 1;
             return Err(frame);
         };
-        let result = bundle.ops.send_frame(now, flow, frame);
+        let result = bundle.ops.send_frame(now, flow, policy, frame);
         self.context.stats.frames_queue_full += u64::from(result.is_err());
         self.note_frame(peer);
         self.touch(peer);

@@ -9,6 +9,7 @@ mod joining;
 mod keys;
 mod membership;
 mod memory;
+mod policies;
 mod rejections;
 mod relaying;
 mod surveys;
@@ -249,7 +250,7 @@ impl Pair {
 
     fn send_frame(&mut self, from: usize, frame: Vec<u8>) {
         self.nodes[from]
-            .send_frame(self.now, self.peers[from], 3, frame)
+            .send_frame(self.now, self.peers[from], (3, Policy::Auto), frame)
             .unwrap();
     }
 

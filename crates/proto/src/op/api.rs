@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::StreamId;
 use crate::wire::MemoryStatus;
+use crate::{LinkId, StreamId};
 
 /// How content is spread over the paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,6 +15,9 @@ pub enum Policy {
     Mirror,
     /// On two paths while small and alone, striped in bulk.
     Auto,
+    /// Over this link while it works and takes packets of the usual size, else over any other. What was lost there goes again
+    /// over any link. A number that no link has is as [`Policy::Stripe`].
+    Link(LinkId),
 }
 
 /// A received message.

@@ -24,6 +24,8 @@ mod tests;
 mod unit;
 mod window;
 
+pub(crate) use queue::Outlet;
+
 pub use api::{Message, OpError, OpEvent, OpStats, Policy, Read, Violation};
 pub use limits::*;
 pub use memory::{Get, Memory, Put, REGIONS_MAX, Reach, Region, Regions};
@@ -134,8 +136,9 @@ impl Ops {
         self.messages_in.reset(&mut self.shared);
         self.frames_in.reset(&mut self.shared);
         self.streams.restart(&mut self.shared);
-        for (since, flow, frame) in unsent {
-            self.frames_out.push(since, flow, frame, &mut self.shared);
+        for (since, flow, policy, frame) in unsent {
+            self.frames_out
+                .push(since, (flow, policy), frame, &mut self.shared);
         }
     }
 

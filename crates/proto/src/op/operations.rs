@@ -36,7 +36,13 @@ impl Ops {
     /// # Errors
     /// The queue is full, and not [standing](Ops::frames_stand): the frame is given back; stop
     /// reading frames until [`has_frame_room`](Ops::has_frame_room).
-    pub fn send_frame(&mut self, now: Time, flow: u8, frame: Vec<u8>) -> Result<(), Vec<u8>> {
+    pub fn send_frame(
+        &mut self,
+        now: Time,
+        flow: u8,
+        policy: Policy,
+        frame: Vec<u8>,
+    ) -> Result<(), Vec<u8>> {
         if frame.is_empty() || frame.len() > FRAME_BYTES_MAX {
             self.shared.stats.frames_dropped += 1;
             self.shared.pool.give(frame);
@@ -49,7 +55,8 @@ impl Ops {
                 return Err(frame);
             }
         }
-        self.frames_out.push(now, flow, frame, &mut self.shared);
+        self.frames_out
+            .push(now, (flow, policy), frame, &mut self.shared);
         Ok(())
     }
 
@@ -166,7 +173,7 @@ impl Ops {
     /// # Errors
     /// [`OpError::UnknownStream`].
     pub fn set_stream_policy(&mut self, id: StreamId, policy: Policy) -> Result<(), OpError> {
-        self.streams.set_policy(id, policy)
+        self.streams.set_policy(id, policy, &mut self.shared)
     }
 
     /// Sets a stream's owner. Bytes that the streams of one owner hold unread, or written beyond the peer's

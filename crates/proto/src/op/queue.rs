@@ -1,10 +1,16 @@
 //! Who sends next: streams, message flows and frame flows take turns of a burst each; those that
 //! were quiet go first. Where links are slow for the load, a burst each would delay the next too
 //! long; then a turn is a packet or two.
+//!
+//! Sources whose policy names a link take turns among themselves ([`Outlet`]): so the scheduler knows whether anything waits for
+//! that link, and nobody who may use any link waits behind it.
 
 use std::collections::VecDeque;
 
+use super::Policy;
 use super::limits::{FRESH_BYTES, TURN_BYTES};
+use crate::LinkId;
+use crate::limits::LINKS_MAX;
 use crate::segment::Content;
 
 /// More sources in turn than this are too many to find one with something to send at a time.
@@ -36,9 +42,45 @@ pub(super) enum Written {
     Blocked,
 }
 
+/// The sources that take turns with each other: those that may use any link, or those meant for one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug, Default)]
+pub(crate) enum Outlet {
+    /// Any link.
+    #[default]
+    Any,
+    /// This one, while it works.
+    Link(LinkId),
+}
+
+impl Outlet {
+    /// That of sources with this policy. A number that no link has means any link.
+    pub const fn of(policy: Policy) -> Outlet {
+        match policy {
+            Policy::Link(link) if link.index() < LINKS_MAX => Outlet::Link(link),
+            _ => Outlet::Any,
+        }
+    }
+}
+
 /// A source's place in the turns; the source keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum SourceState {
+pub(super) struct SourceState {
+    phase: Phase,
+    outlet: Outlet,
+}
+
+impl SourceState {
+    /// Of a new source with this policy.
+    pub const fn new(policy: Policy) -> SourceState {
+        SourceState {
+            phase: Phase::Idle,
+            outlet: Outlet::of(policy),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
     /// In no list: it had nothing to send for a round, and goes first when it has.
     #[default]
     Idle,
@@ -51,18 +93,44 @@ pub(super) enum SourceState {
     Waiting,
 }
 
-/// The lists of FQ-CoDel (RFC 8290) without its packet dropping: sources that
+/// The lists of FQ-CoDel (RFC 8290) without its packet dropping, for each outlet: sources that
 /// were idle go first for a packet or two, all others in turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
+    any: Round,
+    /// Of sources meant for one link, by its number; `None` as long as there never was one.
+    of_links: Option<Box<[Round; LINKS_MAX]>>,
+    /// Whose turns are taken now.
+    outlet: Outlet,
+    /// Turns are short.
+    short: bool,
+}
+
+/// The lists of one outlet.
+#[derive(Debug, Default)]
+struct Round {
     fresh: VecDeque<Source>,
     ring: VecDeque<Source>,
     /// Bytes that the source at the front has sent in its turn.
     spent: usize,
-    /// Sources that are [`SourceState::Active`].
+    /// Sources that are [`Phase::Active`].
     active: usize,
-    /// Turns are short.
-    short: bool,
+}
+
+impl Round {
+    fn drop_front(&mut self) -> Option<Source> {
+        self.spent = 0;
+        self.fresh.pop_front().or_else(|| self.ring.pop_front())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        (self.fresh.capacity() + self.ring.capacity()) * size_of::<Source>()
+    }
+
+    fn trim(&mut self) {
+        self.fresh.shrink_to(2 * self.fresh.len());
+        self.ring.shrink_to(2 * self.ring.len());
+    }
 }
 
 impl Turns {
@@ -72,98 +140,161 @@ impl Turns {
         self.short = short;
     }
 
+    /// From now on the turns of this outlet are taken.
+    #[inline]
+    pub const fn take(&mut self, outlet: Outlet) {
+        self.outlet = outlet;
+    }
+
+    #[inline]
+    fn round(&mut self, outlet: Outlet) -> &mut Round {
+        match outlet {
+            Outlet::Any => &mut self.any,
+            Outlet::Link(link) => &mut self.of_links.get_or_insert_default()[link.index()],
+        }
+    }
+
+    /// That whose turns are taken.
+    #[inline]
+    fn current(&mut self) -> &mut Round {
+        self.round(self.outlet)
+    }
+
     /// `source`, whose state is `state`, has something to send.
     #[inline]
     pub fn wake(&mut self, source: Source, state: &mut SourceState) {
-        match state {
-            SourceState::Active | SourceState::Waiting => return,
-            SourceState::Resting => {}
-            SourceState::Idle => self.fresh.push_back(source),
+        let round = self.round(state.outlet);
+        match state.phase {
+            Phase::Active | Phase::Waiting => return,
+            Phase::Resting => {}
+            Phase::Idle => round.fresh.push_back(source),
         }
-        *state = SourceState::Active;
-        self.active += 1;
+        state.phase = Phase::Active;
+        round.active += 1;
+    }
+
+    /// `source` has this policy from now on.
+    #[inline]
+    pub fn set_policy(&mut self, source: Source, state: &mut SourceState, policy: Policy) {
+        let outlet = Outlet::of(policy);
+        if state.outlet == outlet {
+            return;
+        }
+        let was = core::mem::replace(state, SourceState::new(policy));
+        match was.phase {
+            Phase::Idle => {}
+            Phase::Waiting => state.phase = Phase::Waiting,
+            Phase::Resting | Phase::Active => {
+                let round = self.round(was.outlet);
+                round.fresh.retain(|other| *other != source);
+                round.ring.retain(|other| *other != source);
+                round.spent = 0;
+                if was.phase == Phase::Active {
+                    round.active -= 1;
+                    self.wake(source, state);
+                }
+            }
+        }
     }
 
     /// The source of `state` has nothing to send at the moment.
     #[inline]
     pub fn rest(&mut self, state: &mut SourceState) {
-        if *state == SourceState::Active {
-            *state = SourceState::Resting;
-            self.active -= 1;
+        if state.phase == Phase::Active {
+            state.phase = Phase::Resting;
+            self.round(state.outlet).active -= 1;
         }
     }
 
     /// Whether no source has anything to send.
     #[inline]
-    pub const fn is_idle(&self) -> bool {
-        self.active == 0
+    pub fn is_idle(&self) -> bool {
+        self.any.active == 0 && self.waiting_links().next().is_none()
+    }
+
+    /// Whether no source that may use any link has anything to send.
+    pub const fn is_any_idle(&self) -> bool {
+        self.any.active == 0
+    }
+
+    /// The links that sources with something to send are meant for.
+    #[inline]
+    pub fn waiting_links(&self) -> impl Iterator<Item = LinkId> {
+        let rounds = self.of_links.iter().flat_map(|rounds| rounds.iter());
+        let waits = |(_, round): &(u8, &Round)| round.active > 0;
+        (0u8..)
+            .zip(rounds)
+            .filter(waits)
+            .map(|(link, _)| LinkId(link))
     }
 
     /// The source whose turn it is. If it is resting, [`retire`](Turns::retire) it.
     #[inline]
-    pub fn front(&self) -> Option<Source> {
-        self.fresh.front().or_else(|| self.ring.front()).copied()
+    pub fn front(&mut self) -> Option<Source> {
+        let round = self.current();
+        round.fresh.front().or_else(|| round.ring.front()).copied()
     }
 
     /// The source at the front has nothing to send: the first time it moves to the end, the
     /// second time it leaves the list.
     pub fn retire(&mut self, state: &mut SourceState) {
         self.rest(state);
-        self.spent = 0;
-        if let Some(source) = self.fresh.pop_front() {
-            self.ring.push_back(source);
+        let round = self.current();
+        round.spent = 0;
+        if let Some(source) = round.fresh.pop_front() {
+            round.ring.push_back(source);
         } else {
-            self.ring.pop_front();
-            *state = SourceState::Idle;
+            round.ring.pop_front();
+            state.phase = Phase::Idle;
         }
     }
 
     /// The next source of a list so long that resting ones are removed before their turns:
     /// removing all at once would take long.
     #[inline]
-    pub fn to_sweep(&self) -> Option<Source> {
-        let is_long = self.ring.len() > SWEPT_BEYOND;
-        self.ring.front().filter(|_| is_long).copied()
+    pub fn next_swept(&mut self) -> Option<Source> {
+        let round = self.current();
+        let is_long = round.ring.len() > SWEPT_BEYOND;
+        round.ring.front().filter(|_| is_long).copied()
     }
 
     /// Removes the source to be swept, which has this state, if it has nothing to send.
     pub fn sweep(&mut self, state: &mut SourceState) {
-        if *state == SourceState::Resting {
+        if state.phase == Phase::Resting {
             self.sweep_gone();
-            *state = SourceState::Idle;
+            state.phase = Phase::Idle;
         }
     }
 
     /// The source to be swept no longer exists.
     pub fn sweep_gone(&mut self) {
-        if self.fresh.is_empty() {
-            self.spent = 0;
+        let round = self.current();
+        if round.fresh.is_empty() {
+            round.spent = 0;
         }
-        self.ring.pop_front();
+        round.ring.pop_front();
     }
 
     /// The source at the front is no more.
     pub fn drop_front(&mut self) {
-        self.spent = 0;
-        if self.fresh.pop_front().is_none() {
-            self.ring.pop_front();
-        }
+        self.current().drop_front();
     }
 
     /// The source at the front is taken out to wait for the bundle's window.
     pub fn suspend(&mut self, state: &mut SourceState) {
         self.rest(state);
         self.drop_front();
-        *state = SourceState::Waiting;
+        state.phase = Phase::Waiting;
     }
 
     /// A suspended source goes back, to the front.
     pub fn resume(&mut self, source: Source, state: &mut SourceState) {
-        if *state == SourceState::Waiting {
-            *state = SourceState::Active;
-            self.active += 1;
-            self.spent = 0;
-            self.ring.push_front(source);
+        if state.phase == Phase::Waiting {
+            state.phase = Phase::Active;
+            let round = self.round(state.outlet);
+            round.active += 1;
+            round.spent = 0;
+            round.ring.push_front(source);
         }
     }
 
@@ -171,19 +302,20 @@ impl Turns {
     /// let the next one have its turn.
     #[inline]
     pub fn spend(&mut self, bytes: usize, whole: bool) {
-        self.spent += bytes;
-        if !whole && !self.short {
+        let short = self.short;
+        let round = self.current();
+        round.spent += bytes;
+        if !whole && !short {
             return;
         }
-        let allowed = if self.fresh.is_empty() && !self.short {
+        let allowed = if round.fresh.is_empty() && !short {
             TURN_BYTES
         } else {
             FRESH_BYTES
         };
-        if self.spent >= allowed {
-            self.spent = 0;
-            let front = self.fresh.pop_front().or_else(|| self.ring.pop_front());
-            self.ring.extend(front);
+        if round.spent >= allowed {
+            let front = round.drop_front();
+            round.ring.extend(front);
         }
     }
 
@@ -192,14 +324,24 @@ impl Turns {
         *self = Turns::default();
     }
 
+    fn rounds(&self) -> impl Iterator<Item = &Round> {
+        let of_links = self.of_links.iter().flat_map(|rounds| rounds.iter());
+        core::iter::once(&self.any).chain(of_links)
+    }
+
     /// Frees memory that a burst needed.
     pub fn trim(&mut self) {
-        self.fresh.shrink_to(2 * self.fresh.len());
-        self.ring.shrink_to(2 * self.ring.len());
+        self.any.trim();
+        let of_links = self
+            .of_links
+            .iter_mut()
+            .flat_map(|rounds| rounds.iter_mut());
+        of_links.for_each(Round::trim);
     }
 
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        (self.fresh.capacity() + self.ring.capacity()) * size_of::<Source>()
+        let lists: usize = self.rounds().map(Round::memory_bytes).sum();
+        lists + self.of_links.as_deref().map_or(0, size_of_val)
     }
 }

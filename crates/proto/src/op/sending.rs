@@ -2,12 +2,12 @@
 
 use super::limits::{FRAME_WINDOW_BYTES, MIRROR_BYTES, MIRROR_IN_FLIGHT_BYTES};
 use super::memory::Outgoing;
-use super::queue::{Source, SourceState, Turns, Written};
+use super::queue::{Outlet, Source, SourceState, Turns, Written};
 use super::shared::{Control, Lost};
 use super::{Ops, Policy, Reach};
 use crate::segment::{Content, Fate};
 use crate::wire::{Record, UnitClass, Writer};
-use crate::{StreamId, Time};
+use crate::{LinkId, StreamId, Time};
 
 /// The record does not fit into the packet.
 struct NoRoom;
@@ -22,6 +22,22 @@ impl Ops {
     pub fn has_pending(&self) -> bool {
         let shared = &self.shared;
         !(shared.turns.is_idle() && shared.lost.is_empty() && shared.control.is_empty())
+    }
+
+    /// Whether there is something to send that may go over any link.
+    pub(crate) fn has_pending_for_any(&self) -> bool {
+        let shared = &self.shared;
+        !(shared.turns.is_any_idle() && shared.lost.is_empty() && shared.control.is_empty())
+    }
+
+    /// The links that new content waits for which is [meant](Policy::Link) for one.
+    pub(crate) fn waiting_links(&self) -> impl Iterator<Item = LinkId> {
+        self.shared.turns.waiting_links()
+    }
+
+    /// From now on [`write_segment`](Ops::write_segment) writes new content of this outlet; at first of any link's.
+    pub(crate) const fn take_turns_of(&mut self, outlet: Outlet) {
+        self.shared.turns.take(outlet);
     }
 
     /// Bytes accepted and never sent, including those that wait for the peer's windows; lost ones
@@ -219,7 +235,7 @@ impl Ops {
     /// Writes new content of the source whose turn it is.
     #[inline]
     fn write_new(&mut self, now: Time, reach: &Reach, w: &mut Writer<'_>) -> Option<Content> {
-        if let Some(next) = self.shared.turns.to_sweep()
+        if let Some(next) = self.shared.turns.next_swept()
             && !self.with_state(next, |turns, state| turns.sweep(state))
         {
             self.shared.turns.sweep_gone();
@@ -297,7 +313,7 @@ impl Ops {
         match policy {
             Some(Policy::Mirror) => true,
             Some(Policy::Auto) => bytes as usize <= MIRROR_BYTES && self.is_quiet(),
-            Some(Policy::Stripe) | None => false,
+            Some(Policy::Stripe | Policy::Link(_)) | None => false,
         }
     }
 

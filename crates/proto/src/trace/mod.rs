@@ -208,6 +208,8 @@ pub enum Why {
     Bulk,
     /// The fastest path is full, and all that waits would arrive there later than the burst does here.
     Sooner,
+    /// The content is meant for it.
+    Meant,
     /// Lost content goes first, where it is least likely to be lost again.
     Resent,
     /// Content of others: it takes no path through other nodes.

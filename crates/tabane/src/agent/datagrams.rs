@@ -12,7 +12,7 @@ use super::flows::Ends;
 use super::outbound::TURN_CONNECTIONS;
 use super::words::Transport;
 use super::{Agent, Kind, token};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// Datagrams taken in from one socket before others have their turn.
 pub(super) const TURN_DATAGRAMS: usize = 64;

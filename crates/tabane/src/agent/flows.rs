@@ -12,7 +12,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
 use super::datagrams::TURN_DATAGRAMS;
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// Pairs of a program's socket and another host's at once; beyond it the place that has most
 /// loses the one that was used least lately.

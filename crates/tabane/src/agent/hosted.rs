@@ -3,7 +3,7 @@
 //! them: so nothing here waits for one, or trusts its state from when it was bound.
 //!
 //! The loop closes the socket of a port itself, within a millisecond, since another program may wait for the port;
-//! everything else that a user has handed over is closed by a thread of that user's (`Lent` in `daemon/closing.rs`).
+//! everything else that a user has handed over is closed by a thread of that user's (`Lent` in `closing.rs`).
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ use super::correspondents::Correspondents;
 use super::rights::Rights;
 use super::words::{Claim, EACCES, Transport};
 use super::{Opening, WAIT_MAX};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// Ports of all programs together; further ones are reached by other programs under `tabane run`
 /// alone (TCP), or as through a NAT (UDP).

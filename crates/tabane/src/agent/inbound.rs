@@ -17,7 +17,7 @@ use super::outbound::reached_by;
 use super::relay::{Far, give_up, reset_far};
 use super::words::ToSupervisor;
 use super::{Agent, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// For this long after its start an agent refuses nobody: the programs of its predecessor are coming
 /// back.
@@ -426,8 +426,9 @@ impl Agent {
             return self.is_not_reached(now, node, index, &error);
         }
         let inbound = self.inbound.get(index);
-        let asked = inbound.and_then(|it| Some((it.asks()?, it.opening?.to)));
-        let (Some((place, to)), Some(far)) = (asked, self.forget_inbound(index)) else {
+        let asked = inbound.and_then(|it| Some((it.asks()?, it.opening?)));
+        let (Some((place, Opening { from, to })), Some(far)) = (asked, self.forget_inbound(index))
+        else {
             return;
         };
         if let Far::Stream(peer, stream) = far {
@@ -436,7 +437,7 @@ impl Agent {
             self.stats.accepted += 1;
             self.lend_port(place, to);
         }
-        self.begin(now, node, place, near, far);
+        self.begin(now, node, place, near, far, (from, to));
     }
 
     fn refuse(&mut self, now: Time, node: &mut Node, index: usize, code: u32) {

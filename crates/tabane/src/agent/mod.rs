@@ -32,7 +32,7 @@ mod urgent;
 mod words;
 
 use core::time::Duration;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::rc::Rc;
@@ -69,7 +69,8 @@ use turns::Turns;
 use unread::Unread;
 use urgent::SERVICE_URGENT;
 
-use crate::daemon::closing::{Closing, Lent};
+use crate::closing::{Closing, Lent};
+use crate::flow_rules::SharedFlowRules;
 use crate::gateway::Gateway;
 
 /// Name of the supervisors' socket among a daemon's sockets.
@@ -240,6 +241,10 @@ pub struct Agent {
     told: HashSet<&'static str>,
     /// The cluster file's rules for connections.
     rules: RunSpec,
+    /// Those for flows.
+    flow_rules: SharedFlowRules,
+    /// Relays whose rate lets nothing go now, in turn.
+    paced: VecDeque<usize>,
     /// Counters.
     pub stats: AgentStats,
 }
@@ -297,8 +302,20 @@ impl Agent {
             places_begun: 0,
             told: HashSet::new(),
             rules,
+            flow_rules: SharedFlowRules::default(),
+            paced: VecDeque::new(),
             stats: AgentStats::default(),
         })
+    }
+
+    /// Connections that begin are carried by these rules.
+    pub fn set_flow_rules(&mut self, rules: SharedFlowRules) {
+        self.flow_rules = rules;
+    }
+
+    /// These rules.
+    pub fn flow_rules(&self) -> SharedFlowRules {
+        Rc::clone(&self.flow_rules)
     }
 
     /// Is this token one of its own? Then call [`Agent::ready`].
@@ -454,6 +471,7 @@ impl Agent {
         self.rules = rules;
         self.end_misbehaved(now, node);
         let is_eager = self.turn_outside(now, node);
+        self.release_paced(now);
         self.take_turns(now, node);
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;

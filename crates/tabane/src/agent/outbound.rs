@@ -15,7 +15,7 @@ use super::opening::{CODE_BUSY, CODE_NOBODY, CODE_REFUSED, CODE_RESET, Opening, 
 use super::place::{Awaited, Ends, Held, Place, Way};
 use super::relay::Far;
 use super::{Agent, Attempt, Directory, Kind, Owner, WAIT_MAX, WAITS, token};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// If a peer was never there and was sought for this long, it is not just connecting: its node is away, or
 /// runs without tabane.
@@ -402,7 +402,8 @@ impl Agent {
             let held = self.places[index].held.remove(&(source, destination));
             match held.map(|held| held.awaited) {
                 Some(Awaited::Admitted(far)) => {
-                    self.begin(now, node, index, Lent::ours(near), far);
+                    let ends = (source, destination);
+                    self.begin(now, node, index, Lent::ours(near), far, ends);
                 }
                 // The carrier is gone.
                 _ => reset(near),

@@ -19,7 +19,7 @@ use super::relay::{Far, give_up};
 use super::spares::Spares;
 use super::words::{COMMAND_CHARS_MAX, ToAgent, ToSupervisor, Transport};
 use super::{Agent, Kind, PLACES_MAX, UNSAID_MAX, WAIT_MAX, token};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// An admitted connection comes at once, or the program has given up.
 const ADMITTED_MAX: Duration = Duration::from_secs(5);

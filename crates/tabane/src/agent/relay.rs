@@ -14,7 +14,8 @@ use tabane_proto::{Node, PeerId, StreamId, Time};
 use super::opening::CODE_RESET;
 use super::pipe::Pipe;
 use super::unread::Stands;
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
+use crate::flow_rules::RuleId;
 use crate::status::Reader;
 
 /// The most bytes that one connection moves in a turn, each way.
@@ -122,8 +123,14 @@ pub struct Relay {
     /// `Nothing` before they are watched.
     near_interest: Interest,
     plain_interest: Interest,
-    /// Bytes that its last turn moved, both ways.
-    moved: usize,
+    /// Bytes that its last turn moved, to the far end and to the program.
+    moved: (usize, usize),
+    /// The `[[flow]]` that speaks of it, if one does.
+    pub rule: Option<RuleId>,
+    /// In its last turn, its rate held back what there may have been.
+    pub is_held: bool,
+    /// It is among those that wait for their rate.
+    pub is_paced: bool,
     /// How often its sockets have failed since it last moved anything.
     failures: u32,
     /// No link to the far end works, and the program gets no answers.
@@ -171,7 +178,10 @@ impl Relay {
             urgent: None,
             near_interest: Interest::Nothing,
             plain_interest: Interest::Nothing,
-            moved: 0,
+            moved: (0, 0),
+            rule: None,
+            is_held: false,
+            is_paced: false,
             failures: 0,
             silence: None,
             in_line: false,
@@ -207,9 +217,17 @@ impl Relay {
     }
 
     /// Moves as much as possible without waiting, through `buffer`.
-    pub fn turn(&mut self, now: Time, node: &mut Node, told: Told, buffer: &mut [u8]) -> Standing {
+    /// About `out_bytes_max` of the program's at most.
+    pub fn turn(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        told: Told,
+        buffer: &mut [u8],
+        out_bytes_max: usize,
+    ) -> Standing {
         let taken = (self.out.taken(), self.back.taken());
-        let moved = self.move_out(now, node, told.near, buffer);
+        let moved = self.move_out(now, node, told.near, (buffer, out_bytes_max));
         let moved = moved.and_then(|more| {
             let more_back = self.move_back(now, node, told.plain, buffer)?;
             Ok(more | more_back)
@@ -227,8 +245,8 @@ impl Relay {
     /// Records progress, and whom it waits for now; `before`: what both had taken before the turn.
     fn look(&mut self, now: Time, before: (u64, u64)) {
         let moved = (self.out.taken() - before.0, self.back.taken() - before.1);
-        self.moved = (moved.0 + moved.1) as usize;
-        if self.moved > 0 {
+        self.moved = (moved.0 as usize, moved.1 as usize);
+        if self.moved() > 0 {
             self.failures = 0;
         }
         let since = |waits: bool, has_moved: bool, before: Option<Time>| match (waits, has_moved) {
@@ -255,7 +273,12 @@ impl Relay {
 
     /// Bytes that its last turn moved, both ways.
     pub const fn moved(&self) -> usize {
-        self.moved
+        self.moved.0 + self.moved.1
+    }
+
+    /// Those of them that are the program's.
+    pub const fn moved_out(&self) -> usize {
+        self.moved.0
     }
 
     /// Bytes known to wait here for a reader. Those that wait at a peer are known there.
@@ -276,15 +299,16 @@ impl Relay {
         now: Time,
         node: &mut Node,
         told: Readable,
-        buffer: &mut [u8],
+        (buffer, bytes_max): (&mut [u8], usize),
     ) -> Result<bool, Broken> {
         let Relay { near, far, out, .. } = self;
+        let bytes_max = bytes_max.min(TURN_BYTES);
         let has_waited = self.is_out_full || !out.is_empty();
         let mut readable = after_waiting(told, has_waited);
         self.is_out_full = false;
         out.flush(|bytes, is_urgent| write_far(far, now, node, bytes, is_urgent))?;
         let mut moved = 0;
-        while readable != Readable::Untold && out.wants() && moved < TURN_BYTES {
+        while readable != Readable::Untold && out.wants() && moved < bytes_max {
             if readable == Readable::Perhaps && is_at_mark(near) {
                 let Some(byte) = read_one(near)? else {
                     break;
@@ -326,6 +350,9 @@ impl Relay {
                 Moved::Broken => return Err(Broken),
             }
         }
+        self.is_held = bytes_max < TURN_BYTES && moved >= bytes_max && readable != Readable::Untold;
+        // Nor need the poller report what its rate holds back.
+        self.is_out_full |= self.is_held;
         if out.tells_end() {
             match far {
                 // It was ended by the other side, which a read will tell.

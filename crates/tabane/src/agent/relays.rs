@@ -5,14 +5,17 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
+use tabane_cluster::{FlowHeader, Protocol};
 use tabane_io::failure::says_nothing;
 use tabane_proto::link::PathState;
-use tabane_proto::{Node, PeerId, PeerState, Time};
+use tabane_proto::{Node, PeerId, PeerState, StreamId, Time};
 
+use super::place::Ends;
 use super::relay::{Far, Relay, Standing, Told};
 use super::{Agent, Kind, Owner, token};
-use crate::daemon::closing::Lent;
-use crate::daemon::log;
+use crate::closing::Lent;
+use crate::flow_rules::RuleId;
+use crate::log;
 
 impl Agent {
     /// Both sides are connected: carries their data.
@@ -23,6 +26,7 @@ impl Agent {
         place: usize,
         near: Lent<TcpStream>,
         far: Far,
+        ends: Ends,
     ) {
         let number = self.places.get(place).map_or(0, |place| place.number);
         let mut relay = Relay::new(number, near, far);
@@ -32,6 +36,7 @@ impl Agent {
         }
         match relay.stream() {
             Some(stream) => {
+                relay.rule = self.begin_by_rule(node, stream, ends);
                 self.stats.carried += 1;
                 self.owners.insert(stream, Owner::Relay(index));
                 for at in self.early_marks.remove(&stream).unwrap_or_default() {
@@ -56,8 +61,16 @@ impl Agent {
         let Some(relay) = self.relays.get_mut(index) else {
             return;
         };
-        let standing = relay.turn(now, node, told, &mut self.buffer);
+        let rule = relay.rule;
+        let allowed_bytes = self.flow_rules.borrow_mut().allowed_bytes(now, rule);
+        let standing = relay.turn(now, node, told, &mut self.buffer, allowed_bytes);
         self.turns.spend(relay.moved());
+        if rule.is_some() {
+            (self.flow_rules.borrow_mut()).sent(now, rule, relay.moved_out());
+            if relay.is_held && !core::mem::replace(&mut relay.is_paced, true) {
+                self.paced.push_back(index);
+            }
+        }
         if relay.announces().is_some() && standing != Standing::Reset {
             self.announce(now, node, index);
         }
@@ -86,6 +99,57 @@ impl Agent {
             }
             Standing::Reset => self.reset(now, node, index),
         }
+    }
+
+    /// The rule of a connection that begins, by which its stream goes from now on.
+    fn begin_by_rule(
+        &self,
+        node: &mut Node,
+        (peer, stream): (PeerId, StreamId),
+        (from, to): Ends,
+    ) -> Option<RuleId> {
+        let mut rules = self.flow_rules.borrow_mut();
+        let rule = rules.find(&FlowHeader {
+            protocol: Protocol::Tcp.number(),
+            addresses: [from.ip(), to.ip()],
+            ports: [from.port(), to.port()],
+            dscp: None,
+        })?;
+        rules.begins(rule);
+        // A stream that breaks now is reset in a moment.
+        let _ = node.set_stream_policy(peer, stream, rules.policy(Some(rule)));
+        Some(rule)
+    }
+
+    /// Relays whose rate lets something go again go on.
+    pub(super) fn release_paced(&mut self, now: Time) {
+        for _ in 0..self.paced.len() {
+            let Some(index) = self.paced.pop_front() else {
+                return;
+            };
+            let Some(relay) = self.relays.get_mut(index) else {
+                continue;
+            };
+            let until = self.flow_rules.borrow_mut().waits_until(now, relay.rule);
+            if until.is_some() {
+                self.paced.push_back(index);
+                continue;
+            }
+            relay.is_paced = false;
+            self.wait_for_turn(index);
+        }
+    }
+
+    /// How long the loop may wait for relays that are held by their rate, at most `patience`.
+    pub fn patience(&self, now: Time, patience: Duration) -> Duration {
+        let mut rules = self.flow_rules.borrow_mut();
+        let relays = self
+            .paced
+            .iter()
+            .filter_map(|index| self.relays.get(*index));
+        let waits = relays.map(|relay| rules.waits_until(now, relay.rule));
+        let waits = waits.map(|until| until.map_or(Duration::ZERO, |at| at.since(now)));
+        waits.fold(patience, Duration::min)
     }
 
     /// One side is broken: so is the other.

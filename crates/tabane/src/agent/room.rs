@@ -10,7 +10,7 @@ use super::flows::FLOWS_MAX;
 use super::hosted::HOSTED_MAX;
 use super::spares::SPARES_MAX;
 use super::{Agent, PLACES_MAX, RELAYS_MAX};
-use crate::daemon::log;
+use crate::log;
 use crate::status::is_exhausted;
 
 /// Descriptors for everything but connections, including the daemon itself.

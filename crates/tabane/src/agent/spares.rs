@@ -14,7 +14,7 @@ use super::datagrams::tell_nowhere;
 use super::flows;
 use super::place::{Awaited, Ends, Way};
 use super::words::{ToSupervisor, Transport};
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// Sockets that speak for programs of other nodes, which a place has ready.
 const SPEAKERS: usize = 8;

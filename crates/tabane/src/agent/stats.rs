@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tabane_proto::{Node, Time};
 
 use super::Agent;
-use crate::daemon::log;
+use crate::log;
 use crate::status::{ProgramStatus, RunStatus};
 
 /// The counters.

@@ -20,7 +20,7 @@ pub use report::{
     WayResult, quantile,
 };
 
-use crate::cli;
+use crate::say;
 use crate::status::{AskError, ask_bench, ask_here, to_line};
 
 /// A measurement takes so much longer than was asked for at most: the peer answers late, or not.
@@ -41,17 +41,6 @@ pub struct BenchArgs {
     pub json: bool,
     /// How long it takes
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(SECONDS_MIN..=words::SECONDS_MAX as i64))]
-    pub seconds: u32,
-}
-
-/// The measurement that has begun: the answer to the client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BenchBegun {
-    /// This node.
-    pub node: String,
-    /// The peer.
-    pub peer: String,
-    /// How long it takes.
     pub seconds: u32,
 }
 
@@ -84,18 +73,18 @@ impl Told {
 pub fn run(args: &BenchArgs) -> u8 {
     let report = match measure(args) {
         Ok(Ok(report)) => report,
-        Ok(Err(what)) => return cli::failure(what),
+        Ok(Err(what)) => return say::failure(what),
         Err(error) => {
-            cli::failure(&error);
+            say::failure(&error);
             return error.exit_code();
         }
     };
     match args.json {
         true => match serde_json::to_string(&report) {
-            Ok(line) => cli::print(&format!("{line}\n")),
-            Err(error) => cli::failure(error),
+            Ok(line) => say::print(&format!("{line}\n")),
+            Err(error) => say::failure(error),
         },
-        false => cli::print(&show::table(&report)),
+        false => say::print(&show::table(&report)),
     }
 }
 
@@ -115,7 +104,7 @@ fn measure(args: &BenchArgs) -> Result<Result<BenchReport, String>, AskError> {
             ));
         }
         match serde_json::from_str(&line) {
-            Ok(Told::Phase { name }) if shows => cli::eprintln_quietly(&show::phase(&name)),
+            Ok(Told::Phase { name }) if shows => say::eprintln_quietly(&show::phase(&name)),
             Ok(Told::Phase { .. }) => {}
             Ok(Told::Report(report)) => return Ok(Ok(*report)),
             Ok(Told::Failed { text }) => return Ok(Err(crate::status::clean(&text))),

@@ -17,9 +17,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tabane_cluster::{Cluster, DEFAULT_PATH, KEY_FILE_BYTES_MAX, plain};
 
-use crate::daemon::{log, unix_ms};
+use tabane_io::clock::unix_ms;
+
+use crate::log;
 use crate::status::{ask_here, ask_status};
-use crate::{cli, doctor};
+use crate::{doctor, say};
 
 /// How long the doctor watches.
 const WATCH: Duration = Duration::from_secs(3);
@@ -105,16 +107,16 @@ pub struct BugreportArgs {
 pub fn run(args: &BugreportArgs) -> u8 {
     let text = report(&args.config);
     let Some(path) = &args.file else {
-        return cli::print(&text);
+        return say::print(&text);
     };
     let shown = path.display();
     let mut options = fs::File::options();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => cli::print(&format!(
+        Ok(()) => say::print(&format!(
             "{shown} written. Names and addresses of your network are in it, keys are not: read it before you pass it on\n"
         )),
-        Err(error) => cli::failure(format!("{shown}: {}", plain(&error))),
+        Err(error) => say::failure(format!("{shown}: {}", plain(&error))),
     }
 }
 

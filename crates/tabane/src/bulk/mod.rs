@@ -22,7 +22,7 @@ use tabane_proto::{PeerId, Time};
 
 use self::host::{Bulk, Plan};
 use self::report::Report;
-use crate::{cli, daemon};
+use crate::{daemon, say};
 
 /// Peers that are not there by then are not coming.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
@@ -70,14 +70,14 @@ pub fn run(args: &BulkArgs, mut cluster: Cluster, me: NodeIndex) -> u8 {
     match carry_out(args, &cluster, me) {
         Ok(report) => {
             let line = serde_json::to_string(&report).unwrap_or_default();
-            let code = cli::print(&format!("{line}\n"));
+            let code = say::print(&format!("{line}\n"));
             if report.is_whole() {
                 code
             } else {
-                cli::failure("not everything arrived as it was sent; see the report")
+                say::failure("not everything arrived as it was sent; see the report")
             }
         }
-        Err(message) => cli::failure(message),
+        Err(message) => say::failure(message),
     }
 }
 

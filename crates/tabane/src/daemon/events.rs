@@ -7,7 +7,7 @@ use tabane_proto::bundle::{CLOSE_KEY_REMOVED, CLOSE_STOPS, CLOSE_TAKEN};
 use tabane_proto::wire::Witness;
 use tabane_proto::{DownReason, Event, Refusal};
 
-use super::log::Line;
+use crate::log::Line;
 
 /// The witness of a path's failure, for people.
 pub fn witness(w: Witness) -> &'static str {

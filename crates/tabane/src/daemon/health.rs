@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::log;
-use super::report::unix_ms;
 use crate::doctor;
 use crate::doctor::facts::Order;
 use crate::doctor::finding::{Cause, Finding, Severity};
+use crate::log;
 use crate::status::FindingStatus;
+use tabane_io::clock::unix_ms;
 
 /// How long after the start the first look is taken: links come up, peers connect.
 const FIRST_AFTER: Duration = Duration::from_secs(10);

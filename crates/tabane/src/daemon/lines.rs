@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tabane_proto::{PeerId, Time};
 
-use super::log::Line;
+use crate::log::Line;
 
 /// So many lines at once, and one more for every interval that passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

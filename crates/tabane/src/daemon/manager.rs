@@ -6,7 +6,7 @@ use core::time::Duration;
 use tabane_io::systemd::{Notifier, State, watchdog_interval};
 use tabane_proto::Time;
 
-use super::log;
+use crate::log;
 
 /// Interval for repeating a message that it did not accept: its queue may be full for a
 /// moment.

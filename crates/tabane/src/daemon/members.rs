@@ -12,12 +12,12 @@ use tabane_proto::wire::{Member, Verdict};
 use tabane_proto::{Event, Guests, Joining, LinkId, Node, PartedWhy, PeerId, Time};
 
 use super::configured::{peer_config, peers_with_nic};
-use super::log::{self, Line};
-use super::report::unix_ms;
 use super::run::Daemon;
 use crate::agent::Directory;
+use crate::log::{self, Line};
+use crate::status::topology;
 use crate::status::{MemberStatus, MembersReport, Reached, SCHEMA};
-use crate::topo;
+use tabane_io::clock::unix_ms;
 
 /// Nodes that can have joined at once: as many as a file can name.
 const JOINED_MAX: usize = tabane_cluster::NODES_MAX;
@@ -299,7 +299,7 @@ fn switches(node: &Node, peer: PeerId, links: usize) -> Vec<Option<String>> {
     let known = node
         .switches(Some(peer))
         .map_or([None; LINKS_MAX], |s| s.of);
-    let called = known.map(|switch| switch.map(|number| topo::name_of(number.into())));
+    let called = known.map(|switch| switch.map(|number| topology::name_of(number.into())));
     called.into_iter().take(links).collect()
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tabane_cluster::Cluster;
 use tabane_io::sockets::{Audience, Sockets};
 
-use super::log;
+use crate::log;
 use crate::metrics::MetricsServer;
 use crate::status;
 

@@ -1,7 +1,6 @@
 //! `tabane up`: this node, in the foreground, until it is told to stop.
 
 mod bench;
-pub mod closing;
 mod configured;
 mod consult;
 mod conversation;
@@ -10,7 +9,6 @@ mod health;
 mod lately;
 mod limits;
 mod lines;
-pub mod log;
 mod manager;
 mod members;
 mod metrics;
@@ -31,5 +29,4 @@ mod survey;
 mod tracing;
 
 pub(crate) use configured::{add_peers, engine};
-pub(crate) use report::unix_ms;
-pub use run::{ALREADY, Life, up};
+pub use run::{Life, up};

@@ -7,9 +7,9 @@ use tabane_engine::LoopTurn;
 use tabane_io::poll::{Interest, Poller};
 use tabane_proto::Time;
 
-use super::log::{self, Line};
 use super::run::{Daemon, TOKEN_SCRIBE};
 use crate::companion::Companion;
+use crate::log::{self, Line};
 use crate::names::{self, HOSTS, Names, Said};
 use crate::status::NodesReport;
 

@@ -10,14 +10,16 @@ use tabane_cluster::{Cluster, VNIC_NAME, mac_of};
 use tabane_io::netlink::Interface;
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::vnic::{Backend, Vnic, VnicError, VnicOptions};
+use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::configured::peers_with_nic;
-use super::log;
 use super::ports::Ports;
 use super::read_ahead::{QUEUE_BYTES, ReadAhead};
 use super::run::TOKEN_NIC;
-use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash};
+use crate::flow_rules::{FlowRules, Frame};
+use crate::log;
+use crate::vswitch::{DropReason, Refusal, Trains, VSwitch, Verdict, flow_hash, flow_header};
 
 /// Largest packet the kernel hands over uncut (TSO, BIG TCP).
 const GSO_BYTES_MAX: u32 = 350_000;
@@ -246,7 +248,10 @@ impl Nic {
 
     /// Reads frames and hands them to the node until there are no more or enough wait to be sent.
     /// Returns whether these were small traffic.
-    pub fn produce(&mut self, now: Time, node: &mut Node) -> bool {
+    pub fn produce(&mut self, now: Time, node: &mut Node, rules: &mut FlowRules) -> bool {
+        while let Some((frame, policy)) = rules.next_due(now) {
+            self.hand_over(now, node, frame, policy);
+        }
         self.readable |= self.is_unwatchable;
         let mut small = false;
         for count in 0..FRAMES_PER_TURN {
@@ -269,7 +274,7 @@ impl Nic {
                 }
             }
             small = count == 0 && frame.len() <= SMALL_BYTES;
-            self.switch(now, node, frame);
+            self.switch(now, node, rules, frame);
         }
         false
     }
@@ -283,15 +288,15 @@ impl Nic {
         waiting.flowing_bytes >= self.ahead.bytes() * waiting.flowing.max(1)
     }
 
-    fn switch(&mut self, now: Time, node: &mut Node, frame: Vec<u8>) {
+    fn switch(&mut self, now: Time, node: &mut Node, rules: &mut FlowRules, frame: Vec<u8>) {
         match self.switch.classify(&frame) {
-            Verdict::Unicast(place) => self.send(now, node, place, frame),
+            Verdict::Unicast(place) => self.send(now, node, rules, (place, frame)),
             Verdict::Flood => {
                 for place in 0..self.ports.len() {
                     let mut copy = node.frame_buffer();
                     copy.clear();
                     copy.extend_from_slice(&frame);
-                    self.send(now, node, place, copy);
+                    self.send(now, node, rules, (place, copy));
                 }
                 node.recycle_frame(frame);
             }
@@ -306,18 +311,45 @@ impl Nic {
         }
     }
 
-    fn send(&mut self, now: Time, node: &mut Node, place: usize, frame: Vec<u8>) {
-        let peer = self.ports.peer(place);
+    /// Sends a frame to the peer at a place, or has it wait for the rate of its rule.
+    fn send(
+        &mut self,
+        now: Time,
+        node: &mut Node,
+        rules: &mut FlowRules,
+        (place, bytes): (usize, Vec<u8>),
+    ) {
+        let frame = Frame {
+            peer: self.ports.peer(place),
+            flow: self.ports.flows(place).number(now, flow_hash(&bytes)),
+            bytes,
+        };
+        let rule = match rules.is_empty() {
+            true => None,
+            false => flow_header(&frame.bytes).and_then(|header| rules.find(&header)),
+        };
+        match rules.pass(now, rule, frame) {
+            Ok(Some((frame, policy))) => self.hand_over(now, node, frame, policy),
+            Ok(None) => {}
+            Err(dropped) => node.recycle_frame(dropped),
+        }
+    }
+
+    fn hand_over(&mut self, now: Time, node: &mut Node, frame: Frame, policy: Policy) {
+        let Frame { peer, flow, bytes } = frame;
+        // One that is no peer any more takes nothing.
+        let Some(place) = self.ports.place(peer) else {
+            return node.recycle_frame(bytes);
+        };
         let queued = node.queued_frame_bytes(peer);
         let most = self.ahead.bytes().max(2 * QUEUE_BYTES);
         let is_full = queued >= most && !node.frames_stand(peer);
         let unsent = if is_full {
             self.counters.queue_full += 1;
-            Some(frame)
+            Some(bytes)
         } else {
             self.ports.use_place(place);
-            let flow = self.ports.flows(place).number(now, flow_hash(&frame));
-            node.send_frame(now, peer, flow, frame).err()
+            node.send_frame(now, peer, (flow, policy), bytes).err()
         };
         if let Some(frame) = unsent {
             node.recycle_frame(frame);

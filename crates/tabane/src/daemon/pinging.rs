@@ -9,8 +9,8 @@ use tabane_engine::Engine;
 use tabane_proto::{LinkId, Node, PathStats, PeerId, Time};
 
 use super::run::Daemon;
-use crate::ping::{PingBegun, Round, Way, WayRound};
-use crate::status::Caller;
+use crate::ping::{Round, Way, WayRound};
+use crate::status::{Caller, PingBegun};
 
 /// A probe that is not answered within this time counts as lost.
 const ANSWER_MAX: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tabane_proto::link::PathState;
 use tabane_proto::{DownReason, Event, Node, PeerId, PeerState, PeerStats, Time};
 
-use super::log::Line;
+use crate::log::Line;
 
 /// Until a new connection is this old its missing paths are not reported: they come up
 /// one after the other.

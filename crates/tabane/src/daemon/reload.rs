@@ -12,10 +12,10 @@ use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, PeerId};
 
 use super::configured::{link_specs, peer_config, peers_with_nic, relay_config};
-use super::log;
 use super::outside::{gateway_differences, gateway_words};
 use super::run::Daemon;
-use crate::cli;
+use crate::here::own_addresses;
+use crate::log;
 use crate::metrics::MetricsServer;
 use crate::status::ReloadReport;
 
@@ -80,7 +80,7 @@ impl Daemon {
             problems.push(error(&new, None, what, &right));
         }
         problems.extend(new.read_node_key(me, public_key).err());
-        match cli::own_addresses() {
+        match own_addresses() {
             Ok(mut own) => {
                 let name = self.nic.as_ref().map_or(VNIC_NAME, |nic| nic.name());
                 own.retain(|address| address.interface != name);
@@ -181,6 +181,7 @@ impl Daemon {
             agent.set_access(super::run::access(&new, is_for_all));
         }
         self.tell_nic(&new, me, &peers);
+        self.flow_rules.borrow_mut().set(&new.flows);
         turn.node.set_relay(turn.now, relay_config(new.mesh));
         if new.join != self.cluster.join {
             turn.node
@@ -387,6 +388,19 @@ fn vnic_words(before: &Cluster, after: &Cluster) -> impl Iterator<Item = String>
         .chain((old.mtu_bytes != new.mtu_bytes).then_some(mtu))
 }
 
+/// Changes of how traffic is carried, in words.
+fn flow_words(before: &Cluster, after: &Cluster) -> Vec<String> {
+    let (old, new) = (&before.flows, &after.flows);
+    let added = new.iter().filter(|flow| !old.contains(flow));
+    let removed = old.iter().filter(|flow| !new.contains(flow));
+    let mut words: Vec<_> = added.map(|flow| format!("flow added, {flow}")).collect();
+    words.extend(removed.map(|flow| format!("flow removed, {flow}")));
+    if words.is_empty() && old != new {
+        words.push("the flows have another order".to_owned());
+    }
+    words
+}
+
 /// The differences, in words.
 fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<String> {
     let mut words = Vec::new();
@@ -416,6 +430,7 @@ fn changes(old: &Cluster, was: NodeIndex, new: &Cluster, me: NodeIndex) -> Vec<S
     words.extend(run_words(old, new).chain(gateway_words(old, new)));
     words.extend(mesh_words(old, new));
     words.extend(vnic_words(old, new));
+    words.extend(flow_words(old, new));
     let link_words = |before: &NodeSpec, after: &NodeSpec| {
         let both = (0..LINKS_MAX).map(|i| (i, link(before, i), link(after, i)));
         let changed = both.filter_map(|(i, before, after)| match (before, after) {

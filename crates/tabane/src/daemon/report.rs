@@ -1,10 +1,11 @@
 //! The report for `tabane status`.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tabane_cluster::PublicKey;
 use tabane_engine::LoopTurn;
+use tabane_io::clock::unix_ms;
 use tabane_io::vnic::Backend;
 use tabane_proto::wire::Witness;
 use tabane_proto::{
@@ -36,12 +37,6 @@ fn since(now: Time, then: Time) -> Since {
         unix_ms: unix_ms().saturating_sub(ago.as_millis() as u64),
         ago,
     }
-}
-
-/// The wall clock: milliseconds since 1970-01-01 UTC.
-pub fn unix_ms() -> u64 {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    wall.unwrap_or_default().as_millis() as u64
 }
 
 /// The state of everything.
@@ -76,6 +71,7 @@ pub fn report(daemon: &Daemon, turn: &LoopTurn<'_>) -> StatusReport {
             bundles_direct: bundles.direct,
             bundles_max: bundles.limit,
             gateway: daemon.gateway_status(turn.now),
+            flows: daemon.flow_rules.borrow().status(),
             findings: daemon.health.findings(),
         },
         peers,

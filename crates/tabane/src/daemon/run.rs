@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tabane_cluster::{Cluster, Problem, VNIC_NAME};
 use tabane_engine::{Engine, HOST_TOKENS, Host, LoopTurn, Setback};
+use tabane_io::clock::unix_ms;
 use tabane_io::credentials::own_uid;
 use tabane_io::handover::HandoverListener;
 use tabane_io::netlink::Interface;
@@ -23,7 +24,6 @@ use super::consult::Consult;
 use super::health::Health;
 use super::lately::Lately;
 use super::lines::{Allowance, Lines, PeerLines};
-use super::log::{self, Line};
 use super::manager::Manager;
 use super::metrics::serve_own_metrics;
 use super::naming::Naming;
@@ -37,10 +37,12 @@ use super::steering::Helm;
 use super::survey::Surveys;
 use super::tracing::Traces;
 use crate::agent::{self, Access, Agent, CODE_REFUSED, find_daemon, give_up};
-use crate::cli;
 use crate::exit_codes;
+use crate::flow_rules::{FlowRules, SharedFlowRules};
 use crate::gateway;
+use crate::log::{self, ALREADY, Line};
 use crate::metrics::MetricsServer;
+use crate::say;
 use crate::status::{Caller, ControlServer, NodesReport, Request, Response};
 
 /// The host's descriptors, as the loop numbers them; the control server has several.
@@ -65,9 +67,6 @@ pub enum Life {
 
 /// The user that root's daemon becomes, if the machine has one.
 const OWN_USER: &str = "tabane";
-
-/// Said of a daemon that is not started since there is one.
-pub const ALREADY: &str = "a tabane daemon runs on this machine already";
 
 /// How long an unused daemon waits for the next program.
 const UNUSED_MAX: Duration = Duration::from_secs(5);
@@ -123,7 +122,7 @@ pub fn up(cluster: &Cluster, me: usize, warnings: &[Problem], life: Life) -> u8 
             daemon.run(engine);
             exit_codes::OK
         }
-        Err(message) => cli::failure(message),
+        Err(message) => say::failure(message),
     }
 }
 
@@ -141,6 +140,7 @@ pub(super) struct Daemon {
     pub started: Time,
     /// The start by the wall clock, milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
+    pub flow_rules: SharedFlowRules,
     pub rates: RateMeter,
     pub redundancy: Watch,
     pub refused: Refused,
@@ -185,8 +185,10 @@ fn new_agent(
 ) -> Result<Agent, String> {
     let access = access(cluster, life.is_for_all());
     let (poller, now) = (engine.poller(), engine.now());
-    Agent::new(poller, handover, life.only_of(), access, cluster.run, now)
-        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))
+    let mut agent = Agent::new(poller, handover, life.only_of(), access, cluster.run, now)
+        .map_err(|e| format!("cannot open the socket for `tabane run`: {e}"))?;
+    agent.set_flow_rules(FlowRules::shared(&cluster.flows));
+    Ok(agent)
 }
 
 /// Who looks after this node, if it is here for everybody.
@@ -239,9 +241,10 @@ impl Daemon {
             peers,
             joined: BTreeSet::new(),
             nic,
+            flow_rules: agent.flow_rules(),
             agent: Some(agent),
             started,
-            started_unix_ms: super::report::unix_ms(),
+            started_unix_ms: unix_ms(),
             rates: RateMeter::default(),
             redundancy: Watch::default(),
             refused: Refused::new(started),
@@ -278,7 +281,7 @@ impl Daemon {
     fn run(mut self, mut engine: Engine) {
         warn_of_small_buffers(&engine);
         log::line(format!("{} is ready", self.cluster.nodes[self.me].name));
-        let _ = cli::print("ready\n");
+        let _ = say::print("ready\n");
         self.manager.tell(State::Ready);
         while !self.stop {
             let patience = self.surveys.patience(engine.now(), rates::INTERVAL);
@@ -287,6 +290,7 @@ impl Daemon {
             let patience = self.bench.patience(engine.now(), patience);
             let patience = self.pings.patience(engine.now(), patience);
             let patience = self.consult.patience(engine.now(), patience);
+            let patience = self.flow_patience(engine.now(), patience);
             match engine.turn(&mut self, Some(patience)) {
                 Ok(()) => self.manager.turned(engine.now()),
                 // If it lasts, the service manager ends the daemon.
@@ -307,6 +311,13 @@ impl Daemon {
         self.helm.stop(engine.poller());
         self.naming.stop(engine.poller());
         log::line("stopped");
+    }
+
+    /// How long the loop may wait for what the rates of `[[flow]]` hold back, at most `patience`.
+    fn flow_patience(&self, now: Time, patience: Duration) -> Duration {
+        let patience = self.flow_rules.borrow().patience(now, patience);
+        let agent = self.agent.as_ref();
+        agent.map_or(patience, |agent| agent.patience(now, patience))
     }
 
     /// Makes another virtual NIC in place of one that is gone, if that is due.
@@ -675,7 +686,7 @@ impl Host for Daemon {
         if let Some(overrun) = nic.look_for_overrun(now) {
             log::warn(overrun);
         }
-        said | nic.produce(now, node)
+        said | nic.produce(now, node, &mut self.flow_rules.borrow_mut())
     }
 
     fn before_wait(&mut self, node: &Node, poller: &Poller) -> bool {

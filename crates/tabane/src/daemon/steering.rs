@@ -8,8 +8,8 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_proto::link::PathState;
 use tabane_proto::{Event, Node, PeerId, PeerState, PeerStats, Time};
 
-use super::log;
 use super::run::{Daemon, TOKEN_KEEPER};
+use crate::log;
 use crate::steer::{Loss, PathPicture, PeerPicture, Picture, Report, Steering};
 
 /// A path that was never answered has failed when the peer has been there for this long.

@@ -7,10 +7,10 @@ use tabane_proto::trace::TraceEvent;
 use tabane_proto::{Node, PeerId, Time};
 use tabane_qlog::{Form, Header, Writer};
 
-use super::log;
-use super::report::unix_ms;
 use super::run::Daemon;
+use crate::log;
 use crate::status::{Caller, TraceReport};
+use tabane_io::clock::unix_ms;
 
 /// A client.
 struct Listener {

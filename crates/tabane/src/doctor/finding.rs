@@ -85,6 +85,8 @@ pub enum Cause {
     Offloads,
     /// Several nodes send to a peer, which grants each its share.
     SharedReceiver,
+    /// Traffic is as fast as the cluster file lets it be.
+    FlowRate,
     /// A program does not read what arrives for it.
     SlowProgram,
     /// A program under `tabane run`, or the other end of its connections, does not read at all.

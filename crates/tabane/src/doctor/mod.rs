@@ -16,7 +16,7 @@ use clap::Args;
 use tabane_cluster::DEFAULT_PATH;
 
 use crate::status::{Colours, PeerState, ask_consult, ask_here};
-use crate::{cli, exit_codes};
+use crate::{exit_codes, say};
 use facts::{Facts, Order};
 use finding::{Cause, Diagnosis, Finding, Opinion, SCHEMA, Severity, Unseen};
 
@@ -70,7 +70,7 @@ pub fn run(args: &DoctorArgs) -> u8 {
     let facts = match facts::gather(&order) {
         Ok(facts) => facts,
         Err(words) => {
-            cli::failure(words);
+            say::failure(words);
             return exit_codes::CONFIGURATION;
         }
     };
@@ -80,7 +80,7 @@ pub fn run(args: &DoctorArgs) -> u8 {
         true => serde_json::to_string(&diagnosis).unwrap_or_default() + "\n",
         false => show::text(&diagnosis, Colours::wanted(io::stdout().is_terminal())),
     };
-    match cli::print(&text) {
+    match say::print(&text) {
         exit_codes::OK => exit_code(&diagnosis),
         failed => failed,
     }

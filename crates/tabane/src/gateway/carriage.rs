@@ -5,6 +5,7 @@ use core::hash::{Hash, Hasher};
 use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 
+use tabane_proto::op::Policy;
 use tabane_proto::{Node, PeerId, Time};
 
 use super::packet::{End, Seen};
@@ -95,7 +96,7 @@ impl Carriage {
             false => core::mem::replace(packet, node.frame_buffer()),
         };
         let flow = self.flows.entry(peer).or_default().number(now, hash);
-        if let Err(frame) = node.send_frame(now, peer, flow, frame) {
+        if let Err(frame) = node.send_frame(now, peer, (flow, Policy::Auto), frame) {
             node.recycle_frame(frame);
             self.lost += 1;
         }

@@ -14,7 +14,7 @@ use tabane_io::outside::{
 use tabane_io::poll::{Interest, Poller};
 
 use super::serving::Site;
-use crate::daemon::closing::Lent;
+use crate::closing::Lent;
 
 /// A machine on which a gateway may serve.
 pub trait Devices: Debug {

@@ -20,4 +20,5 @@ pub mod serving;
 pub use carriage::is_packet;
 pub use claims::Given;
 pub use node::{Gateway, Part};
+pub use pace::Pace;
 pub use report::{Held, Report};

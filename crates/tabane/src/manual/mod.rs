@@ -10,11 +10,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use tabane_cluster::plain;
-
-use crate::cli::Cli;
 
 /// The program's name, of its pages and of its completions.
 const NAME: &str = "tabane";
@@ -51,28 +49,29 @@ impl fmt::Display for GenerateError {
 
 impl std::error::Error for GenerateError {}
 
-/// Writes `DIRECTORY/man1/*.1`, `DIRECTORY/man5/*.5`, `DIRECTORY/man7/*.7` and
+/// Of the program with this command line: writes `DIRECTORY/man1/*.1`, `DIRECTORY/man5/*.5`, `DIRECTORY/man7/*.7` and
 /// `DIRECTORY/completions/{tabane,_tabane,tabane.fish}` (bash, zsh, fish).
 ///
 /// # Errors
 /// A directory or file cannot be written.
-pub fn generate(directory: &Path) -> Result<(), GenerateError> {
-    for (name, text) in pages() {
+pub fn generate(program: &Command, directory: &Path) -> Result<(), GenerateError> {
+    // `help` repeats what `--help` says; a page for each of its words would be noise.
+    let program = program.clone().disable_help_subcommand(true);
+    for (name, text) in pages(program.clone()) {
         let section = name.rsplit('.').next().unwrap_or_default();
         write(&directory.join(format!("man{section}")).join(&name), &text)?;
     }
-    for (name, text) in completions() {
+    for (name, text) in completions(program) {
         write(&directory.join("completions").join(name), &text)?;
     }
     Ok(())
 }
 
 /// All manual pages: file name (`tabane-up.1`) and content, in roff.
-pub fn pages() -> Vec<(String, Vec<u8>)> {
-    let mut root = root();
-    root.build();
+fn pages(mut program: Command) -> Vec<(String, Vec<u8>)> {
+    program.build();
     let mut pages = Vec::new();
-    add_pages(&root, &mut pages);
+    add_pages(&program, &mut pages);
     for (name, section, what, text) in DOCUMENTS {
         let page = markdown::page(name, section, what, text);
         pages.push((format!("{name}.{section}"), page.into_bytes()));
@@ -81,7 +80,7 @@ pub fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 /// The completions: file name, as the shell looks for it, and content.
-pub fn completions() -> Vec<(&'static str, Vec<u8>)> {
+fn completions(mut program: Command) -> Vec<(&'static str, Vec<u8>)> {
     [
         (Shell::Bash, "tabane"),
         (Shell::Zsh, "_tabane"),
@@ -89,15 +88,10 @@ pub fn completions() -> Vec<(&'static str, Vec<u8>)> {
     ]
     .map(|(shell, file)| {
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut root(), NAME, &mut text);
+        clap_complete::generate(shell, &mut program, NAME, &mut text);
         (file, text)
     })
     .into()
-}
-
-fn root() -> Command {
-    // `help` repeats what `--help` says; a page for each of its words would be noise.
-    Cli::command().disable_help_subcommand(true)
 }
 
 fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {

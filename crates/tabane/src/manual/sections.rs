@@ -626,11 +626,14 @@ fn text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
     use crate::cli::Cli;
-    use crate::manual::pages;
+
+    fn pages() -> Vec<(String, Vec<u8>)> {
+        crate::manual::pages(Cli::command().disable_help_subcommand(true))
+    }
 
     /// As a shell splits it, as far as the examples need it: spaces and single quotes.
     fn words(line: &str) -> Vec<String> {

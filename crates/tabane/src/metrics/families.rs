@@ -8,7 +8,8 @@ use tabane_cluster::Wire;
 use super::exposition::Samples;
 use super::gateway;
 use crate::status::{
-    LinkStatus, PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport, UnreadOfUser,
+    FlowStatus, LinkStatus, PathState, PathStatus, PeerState, PeerStatus, Reader, StatusReport,
+    UnreadOfUser,
 };
 
 /// Paths beyond this many have no samples, only their peers have: no scraper
@@ -73,6 +74,7 @@ impl Unit {
 const PEER: &[&str] = &["peer"];
 const PATH: &[&str] = &["peer", "link"];
 const LINK: &[&str] = &["link"];
+const FLOW: &[&str] = &["which", "how"];
 const UNREAD: &[&str] = &["uid", "reader"];
 
 /// rate() over a counter that appears with its first event misses that event. So
@@ -150,6 +152,22 @@ const FAMILIES: &[Family] = &[
                 out.add(&[code, severity], f64::from(count));
             }
         },
+    },
+    Family {
+        name: "tabane_flow_bytes",
+        kind: Kind::Counter,
+        unit: Unit::Bytes,
+        labels: FLOW,
+        help: "What this node has sent of the traffic of a `[[flow]]` of the cluster file.",
+        samples: |report, out| each_flow(report, out, |flow| flow.bytes),
+    },
+    Family {
+        name: "tabane_flow_dropped_packets",
+        kind: Kind::Counter,
+        unit: Unit::None,
+        labels: FLOW,
+        help: "Packets of `tab0` that the rate of a `[[flow]]` has dropped.",
+        samples: |report, out| each_flow(report, out, |flow| flow.packets_dropped),
     },
     Family {
         name: "tabane_link_up",
@@ -680,6 +698,13 @@ fn each_unread(report: &StatusReport, out: &mut Samples<'_>, value: impl Fn(&Unr
             Reader::Peer => "peer",
         };
         out.add(&[&uid, reader], value(of_user));
+    }
+}
+
+/// Adds a sample of each `[[flow]]`.
+fn each_flow(report: &StatusReport, out: &mut Samples<'_>, value: fn(&FlowStatus) -> u64) {
+    for flow in &report.node.flows {
+        out.add(&[&flow.which, &flow.how], value(flow) as f64);
     }
 }
 

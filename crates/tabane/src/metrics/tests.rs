@@ -126,7 +126,7 @@ fn a_report_as_metrics() {
     let samples = parse(&render(&example_report()));
     let path = |link| [("peer", "n2"), ("link", link)];
     type Labels<'a> = &'a [(&'a str, &'a str)];
-    let expected: [(&str, Labels<'_>, Option<f64>); 30] = [
+    let expected: [(&str, Labels<'_>, Option<f64>); 32] = [
         (
             "tabane_node_info",
             &[("node", "n0"), ("version", "0.1.0"), ("wire", "encrypted")],
@@ -165,6 +165,22 @@ fn a_report_as_metrics() {
             "tabane_finding",
             &[("code", "vnic_route"), ("severity", "degraded")],
             Some(1.0),
+        ),
+        (
+            "tabane_flow_bytes_total",
+            &[
+                ("which", "tcp port 873"),
+                ("how", "link 1, at most 200mbit"),
+            ],
+            Some(1.2e9),
+        ),
+        (
+            "tabane_flow_dropped_packets_total",
+            &[
+                ("which", "tcp port 873"),
+                ("how", "link 1, at most 200mbit"),
+            ],
+            Some(12.0),
         ),
         (
             "tabane_limit_hits_total",

@@ -14,7 +14,7 @@ use clap::{Args, ValueHint};
 use tabane_cluster::{ClusterKey, DEFAULT_PATH, plain};
 use tabane_fi::environment::{self, Problem, links};
 
-use crate::{cli, exit_codes, run};
+use crate::{exit_codes, run, say};
 use installed::{Kind, Mpi};
 use variables::Environment;
 
@@ -50,14 +50,14 @@ pub fn run(args: &MpiArgs) -> u8 {
     match prepare(args) {
         Ok((environment, _)) if args.print => {
             warn_of_links(&environment);
-            cli::print(&environment.shown())
+            say::print(&environment.shown())
         }
         Ok((environment, launcher)) => {
             warn_of_links(&environment);
             run::become_program(&launcher, environment.set())
         }
         Err((message, code)) => {
-            cli::failure(message);
+            say::failure(message);
             code
         }
     }
@@ -122,8 +122,8 @@ fn prepare(args: &MpiArgs) -> Result<(Environment, Vec<OsString>), Refusal> {
 /// Warns of problems that would keep ranks from running on this node, which need not be one of the job's.
 fn warn_of_links(environment: &Environment) {
     match links_here(environment) {
-        Ok(odd) => odd.iter().for_each(|Problem(line)| cli::warn(line)),
-        Err(Problem(line)) => cli::warn(format!("no rank can run on this node: {line}")),
+        Ok(odd) => odd.iter().for_each(|Problem(line)| say::warn(line)),
+        Err(Problem(line)) => say::warn(format!("no rank can run on this node: {line}")),
     }
 }
 

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::RoundTrips;
 use crate::status::{
-    AskError, ask_here, ask_ping, clean, round_trip, round_trip_if_known, to_line,
+    AskError, PingBegun, ask_here, ask_ping, clean, round_trip, round_trip_if_known, to_line,
 };
-use crate::{cli, exit_codes};
+use crate::{exit_codes, say};
 
 /// The version of what `--json` prints.
 pub const SCHEMA: u32 = 1;
@@ -45,15 +45,6 @@ fn parse_interval(text: &str) -> Result<f64, String> {
         true => Ok(seconds),
         false => Err("it must be 0.01 to 3600 seconds".to_owned()),
     }
-}
-
-/// The daemon pings from now on: its answer to the client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PingBegun {
-    /// This node.
-    pub node: String,
-    /// The peer.
-    pub peer: String,
 }
 
 /// A path, by the name that it keeps.
@@ -193,7 +184,7 @@ pub fn run(args: &PingArgs) -> u8 {
     match ping(args) {
         Ok(code) => code,
         Err(error) => {
-            cli::failure(&error);
+            say::failure(&error);
             error.exit_code()
         }
     }
@@ -209,7 +200,7 @@ fn ping(args: &PingArgs) -> Result<u8, AskError> {
     while args.count == 0 || rounds.count < args.count {
         line.clear();
         if lines.read_line(&mut line)? == 0 {
-            cli::failure(
+            say::failure(
                 "the daemon has ended it: it stops, or the peer was taken out of its cluster file",
             );
             break;
@@ -217,7 +208,7 @@ fn ping(args: &PingArgs) -> Result<u8, AskError> {
         let round: Round = serde_json::from_str(&line)
             .map_err(|error| AskError::NotUnderstood(error.to_string()))?;
         rounds.add(&round);
-        if !args.json && cli::print(&round_line(&round)) != exit_codes::OK {
+        if !args.json && say::print(&round_line(&round)) != exit_codes::OK {
             return Ok(exit_codes::FAILURE);
         }
     }
@@ -225,10 +216,10 @@ fn ping(args: &PingArgs) -> Result<u8, AskError> {
     let came_back = report.ways.iter().any(|way| way.asked > way.lost);
     let printed = match args.json {
         true => match serde_json::to_string(&report) {
-            Ok(line) => cli::print(&format!("{line}\n")),
-            Err(error) => cli::failure(error),
+            Ok(line) => say::print(&format!("{line}\n")),
+            Err(error) => say::failure(error),
         },
-        false => cli::print(&summary(&report)),
+        false => say::print(&summary(&report)),
     };
     Ok(match came_back {
         true => printed,

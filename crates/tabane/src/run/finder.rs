@@ -24,7 +24,7 @@ use tabane_io::sockets::Audience;
 
 use super::known::Known;
 use crate::agent::{self, Transport};
-use crate::daemon::ALREADY;
+use crate::log::ALREADY;
 
 /// Requests to it: a JSON message each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tabane_cluster::{ConfigError, DEFAULT_PATH, InterfaceAddress};
 
 use super::RunArgs;
-use crate::cli;
+use crate::here::{as_node, own_addresses};
 use crate::status::{self, NodeAddresses, NodesReport};
 
 /// The cluster, as far as programs meet it.
@@ -38,7 +38,7 @@ impl Known {
             return Ok(known);
         }
         let file = args.config.clone().unwrap_or_else(|| DEFAULT_PATH.into());
-        let (cluster, me, here) = cli::as_node(&file, args.node.as_deref())?;
+        let (cluster, me, here) = as_node(&file, args.node.as_deref())?;
         Ok(Known::from_report(NodesReport::of(&cluster, me), me, here))
     }
 
@@ -46,7 +46,7 @@ impl Known {
     fn of_daemon() -> Option<Known> {
         let report = status::ask_here(status::ask_nodes).ok()?;
         let me = report.list.iter().position(|n| n.name == report.node)?;
-        let here = cli::own_addresses().unwrap_or_default();
+        let here = own_addresses().unwrap_or_default();
         Some(Known::from_report(report, me, here))
     }
 

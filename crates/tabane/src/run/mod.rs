@@ -35,8 +35,8 @@ use tabane_io::socket_calls::SocketCalls;
 use tabane_io::sockets::Audience;
 
 use crate::agent::{self, ToAgent, ToSupervisor};
-use crate::cli;
 use crate::names::DOMAIN;
+use crate::say;
 use crate::status::NodeAddresses;
 use finder::Finder;
 use known::Known;
@@ -107,14 +107,14 @@ pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
     if let Some(whom) = &args.join {
         return Ok(match join::join(whom) {
             Ok(()) => become_program(&args.program, []),
-            Err(message) => cli::failure(message),
+            Err(message) => say::failure(message),
         });
     }
     // Started by a program that is, it is where it ought to be, and out of the daemon's hearing.
     if !is_inside().unwrap_or(false)
         && let Err(message) = prepare(args, &Known::learn(args)?)
     {
-        return Ok(cli::failure(message));
+        return Ok(say::failure(message));
     }
     Ok(become_program(&args.program, []))
 }
@@ -123,7 +123,7 @@ pub fn run(args: &RunArgs) -> Result<u8, ConfigError> {
 pub fn run_by_mptcp(args: &RunArgs) -> u8 {
     match mptcp::prepare() {
         Ok(()) => become_program(&args.program, []),
-        Err(message) => cli::failure(message),
+        Err(message) => say::failure(message),
     }
 }
 
@@ -134,14 +134,14 @@ pub fn become_program<'a>(
 ) -> u8 {
     let (program, arguments) = match words.split_first() {
         Some(split) => split,
-        None => return cli::failure("no program is given"),
+        None => return say::failure("no program is given"),
     };
     let mut error = Command::new(program).args(arguments).envs(set).exec();
     // Of a directory that may not be looked into, the system says the same as of such a program.
     if error.kind() == io::ErrorKind::PermissionDenied && !is_there(Path::new(program)) {
         error = io::ErrorKind::NotFound.into();
     }
-    cli::failure(format!("{}: {}", program.to_string_lossy(), plain(&error)));
+    say::failure(format!("{}: {}", program.to_string_lossy(), plain(&error)));
     match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,
@@ -179,7 +179,7 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
         Namespace::enter(&own, wide.as_ref()).map_err(|error| error.to_string())?;
     if let Err(error) = namespace.add_names(names(&known.nodes)) {
         // Programs find the nodes by their addresses all the same.
-        cli::warn(error);
+        say::warn(error);
     }
     let own_addresses = own.iter().map(|(address, _)| *address);
     let addresses: Vec<_> = own_addresses.chain(outside.iter().copied()).collect();
@@ -219,7 +219,7 @@ fn prepare(args: &RunArgs, known: &Known) -> Result<(), String> {
     match SocketCalls::of_ports() {
         Ok(calls) => take_over(&supervisor, &calls),
         Err(error) => {
-            cli::warn(format!(
+            say::warn(format!(
                 "servers are reached by programs under `tabane run` only: {}",
                 plain(&error)
             ));

@@ -13,7 +13,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::socket_calls::{Mptcp, SocketCalls, mptcp_here, tcp_is_mptcp};
 
 use super::{leave_supervisor, take_over};
-use crate::cli;
+use crate::say;
 use crate::status::{self, StatusReport};
 use crate::steer::{MISSING, SWITCHED_OFF};
 
@@ -64,7 +64,7 @@ pub(super) fn prepare() -> Result<(), String> {
     if !calls.can_give() {
         warn("it takes Linux 5.14");
     } else if !is_steered() {
-        cli::warn(
+        say::warn(
             "nothing steers Multipath TCP here (`mptcp = true` and `tabane up`): which links it \
              uses, and what happens when one fails, is the system's affair",
         );
@@ -73,7 +73,7 @@ pub(super) fn prepare() -> Result<(), String> {
 }
 
 fn warn(why: &str) {
-    cli::warn(format!("no Multipath TCP for the program: {why}"));
+    say::warn(format!("no Multipath TCP for the program: {why}"));
 }
 
 /// Whether a daemon is here that steers.

@@ -9,14 +9,14 @@ use serde_json::Value;
 use tabane_cluster::plain;
 use tabane_io::sockets::{Audience, Sockets};
 
-use super::control::{ConsultBegun, MoveReport, ReloadReport, Request, Response};
+use super::control::{ConsultBegun, MoveReport, PingBegun, ReloadReport, Request, Response};
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
 use super::server::SOCKET_NAME;
 use crate::exit_codes;
-use crate::ping::PingBegun;
-use crate::topo::TopoReport;
+
+use super::topology::TopoReport;
 
 /// How long a daemon may be silent before it counts as hung.
 pub const SILENCE_MAX: Duration = Duration::from_secs(5);

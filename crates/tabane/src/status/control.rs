@@ -12,9 +12,7 @@ use tabane_io::handover::read_with_descriptors;
 use super::members::MembersReport;
 use super::nodes::NodesReport;
 use super::report::StatusReport;
-use crate::bench::BenchBegun;
-use crate::ping::PingBegun;
-use crate::topo::TopoReport;
+use super::topology::TopoReport;
 
 /// Longest request, with its newline.
 pub const REQUEST_BYTES_MAX: usize = 4096;
@@ -112,6 +110,26 @@ pub enum Response {
     Reload(ReloadReport),
     /// The request was not understood; says why.
     Error(String),
+}
+
+/// The measurement that has begun: the answer to the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BenchBegun {
+    /// This node.
+    pub node: String,
+    /// The peer.
+    pub peer: String,
+    /// How long it takes.
+    pub seconds: u32,
+}
+
+/// The daemon pings from now on: its answer to the client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingBegun {
+    /// This node.
+    pub node: String,
+    /// The peer.
+    pub peer: String,
 }
 
 /// The result of handing the gateway over.

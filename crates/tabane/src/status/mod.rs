@@ -15,6 +15,7 @@ mod server;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 mod unread;
 #[cfg(test)]
 pub(crate) use tests::example as example_report;
@@ -26,7 +27,9 @@ pub use client::{
     ask_trace, read_answer,
 };
 pub(crate) use control::to_line;
-pub use control::{ConsultBegun, MoveReport, ReloadReport, Request, Response, TraceReport};
+pub use control::{
+    BenchBegun, ConsultBegun, MoveReport, PingBegun, ReloadReport, Request, Response, TraceReport,
+};
 pub use finding::{FindingStatus, Severity};
 pub use gateway::{GatewayStatus, PortStatus, RouterStatus, StandbyStatus};
 pub use members::{MemberStatus, MembersReport, Reached};
@@ -34,8 +37,8 @@ pub use mptcp::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, Unst
 pub use nodes::{NodeAddresses, NodesReport};
 pub use refused::{RefusedReason, RefusedStatus};
 pub use report::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus, SCHEMA,
-    StatusReport, VnicStatus,
+    FlowStatus, LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus,
+    RelayedStatus, SCHEMA, StatusReport, VnicStatus,
 };
 pub use run::{
     ProgramStatus, Reader, RunStatus, UNREAD_LISTED_MAX, UNREAD_USERS_MAX, UnreadConnection,

@@ -86,9 +86,31 @@ pub struct NodeStatus {
     /// The cluster's gateway, if it has one.
     #[serde(default)]
     pub gateway: Option<GatewayStatus>,
+    /// The `[[flow]]` of the cluster file, in its order.
+    #[serde(default)]
+    pub flows: Vec<FlowStatus>,
     /// What the daemon finds wrong, worst first; it looks once a minute.
     #[serde(default)]
     pub findings: Vec<FindingStatus>,
+}
+
+/// How some traffic is carried, and how much of it this node has sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowStatus {
+    /// Which traffic, as `tcp port 873`.
+    pub which: String,
+    /// How it is carried, as `link 1, at most 200mbit`.
+    pub how: String,
+    /// The link that it is meant for; `null`: for none.
+    pub link: Option<u8>,
+    /// How much of it this node sends at most, bits a second; `null`: there is no limit.
+    pub rate_bps: Option<u64>,
+    /// Bytes of it that this node has sent: packets of `tab0`, and what programs under `tabane run` wrote.
+    pub bytes: u64,
+    /// Connections of programs under `tabane run` that it speaks of, since it holds.
+    pub connections: u64,
+    /// Packets of `tab0` that its rate has dropped.
+    pub packets_dropped: u64,
 }
 
 /// One of the node's own links, as the operating system has it.

@@ -10,7 +10,7 @@ use tabane_io::poll::{Interest, Poller};
 use tabane_io::sockets::Lease;
 
 use super::control::{Client, Progress, Request, Response};
-use crate::daemon::closing::Closing;
+use crate::closing::Closing;
 
 /// Name of the socket among a daemon's sockets.
 pub const SOCKET_NAME: &str = "control";

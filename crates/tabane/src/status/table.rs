@@ -9,8 +9,8 @@ use super::gateway::GatewayStatus;
 use super::mptcp::UnsteeredStatus;
 use super::refused::RefusedStatus;
 use super::report::{
-    LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus, RelayedStatus,
-    StatusReport,
+    FlowStatus, LinkStatus, NodeStatus, PathState, PathStatus, PeerState, PeerStatus,
+    RelayedStatus, StatusReport,
 };
 
 /// Whether to use colours.
@@ -156,9 +156,10 @@ fn head(report: &StatusReport, out: &mut String) {
     if let Some(gateway) = &node.gateway {
         gateway_lines(out, gateway);
     }
-    for finding in &node.findings {
-        finding_lines(finding, out);
-    }
+    let flows = node.flows.iter();
+    flows.for_each(|flow| flow_lines(flow, &report.peers, out));
+    let findings = node.findings.iter();
+    findings.for_each(|finding| finding_lines(finding, out));
     if let Some(most) = node.bundles_max {
         let direct = node.bundles_direct;
         let text = format!(
@@ -181,6 +182,36 @@ fn counted_lines(node: &NodeStatus, out: &mut String) {
         line(
             out,
             &format!("datagrams dropped: {} {count}", clean(reason)),
+        );
+    }
+}
+
+/// How some traffic is carried, and whether it is as the cluster file says.
+fn flow_lines(flow: &FlowStatus, peers: &[PeerStatus], out: &mut String) {
+    let (which, how) = (clean(&flow.which), clean(&flow.how));
+    line(
+        out,
+        &format!("flow {which}: {how}; {}B sent", metric(flow.bytes as f64)),
+    );
+    let counted = [
+        (flow.connections, "connections of `tabane run`"),
+        (flow.packets_dropped, "packets dropped by its rate"),
+    ];
+    for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
+        line(out, &format!("    ({count} {what})"));
+    }
+    let Some(link) = flow.link else {
+        return;
+    };
+    let misses = |peer: &&PeerStatus| {
+        let works = |path: &PathStatus| path.link == link && path.state == PathState::Up;
+        peer.state == PeerState::Up && !peer.paths.iter().any(works)
+    };
+    for peer in peers.iter().filter(misses) {
+        let peer = clean(&peer.name);
+        line(
+            out,
+            &format!("    (link {link} to {peer} does not work: the others carry it)"),
         );
     }
 }

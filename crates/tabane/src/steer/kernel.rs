@@ -15,8 +15,8 @@ use super::endpoints::Endpoints;
 use super::obstacle::Obstacle;
 use super::plan::{Picture, ways};
 use super::routes::Routes;
-use crate::daemon::unix_ms;
 use crate::status::{ConnectionStatus, DetourStatus, MptcpStatus, SubflowStatus, UnsteeredStatus};
+use tabane_io::clock::unix_ms;
 
 /// Connections that `tabane status` lists at most: some 20 KB of JSON at each change.
 const LISTED_MAX: usize = 128;

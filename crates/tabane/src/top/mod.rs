@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::{cli, exit_codes};
+use crate::{exit_codes, say};
 
 /// Arguments of `tabane top`.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub fn run(args: &TopArgs) -> u8 {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.once || is_dumb || !is_terminal {
-        cli::failure(
+        say::failure(
             "top needs a terminal to draw on and keys to be left with; \
              for one look use `tabane status`, for programs `tabane status --json`",
         );
@@ -55,6 +55,6 @@ pub fn run(args: &TopArgs) -> u8 {
     }
     match terminal::run(args.interval) {
         Ok(()) => exit_codes::OK,
-        Err(error) => cli::failure(format!("the terminal: {}", tabane_cluster::plain(&error))),
+        Err(error) => say::failure(format!("the terminal: {}", tabane_cluster::plain(&error))),
     }
 }

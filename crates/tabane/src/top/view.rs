@@ -11,7 +11,7 @@ use super::history::Traffic;
 use super::model::{Model, loss_percent, rtt_us};
 use super::rows::{Cells, Columns, Look, MARK, cut};
 use super::{help, outside};
-use crate::daemon::log::time_of_day;
+use crate::log::time_of_day;
 use crate::status::{PathStatus, PeerState, PeerStatus, StatusReport};
 use crate::status::{clean, duration, metric, round_trip_if_known};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::report::{Network, Topology};
 use super::tree::{Branch, trees};
+use crate::status::topology::{Network, Topology};
 
 /// For Graphviz: an undirected graph, one cluster for each network.
 pub fn dot(topology: &Topology) -> String {

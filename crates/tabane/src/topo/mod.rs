@@ -3,7 +3,6 @@
 //! A daemon makes the survey (`crates/tabane/src/daemon/survey/`); this asks for it and prints it.
 
 mod formats;
-mod report;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -13,11 +12,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-pub use report::{Ambiguity, Network, SCHEMA, Switch, TopoReport, Topology, Trunk, name_of};
-
-use crate::cli;
-use crate::daemon::unix_ms;
+use crate::say;
+use crate::status::topology::{TopoReport, Topology};
 use crate::status::{AskError, ask_here, ask_topo};
+use tabane_io::clock::unix_ms;
 
 /// How often a daemon is asked whether its survey has ended.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -51,22 +49,22 @@ pub fn run(args: &TopoArgs) -> u8 {
     let report = match report {
         Ok(report) => report,
         Err(error) => {
-            cli::failure(&error);
+            say::failure(&error);
             return error.exit_code();
         }
     };
     if let Some(trouble) = report.trouble.filter(|_| args.measure) {
-        return cli::failure(trouble);
+        return say::failure(trouble);
     }
     let Some(topology) = report.topology else {
-        return cli::failure(match report.running {
+        return say::failure(match report.running {
             true => "it is being measured for the first time; ask again in a moment",
             false => "nothing was measured by this node yet; `tabane topo --measure` does it now",
         });
     };
     match shown(args, &topology) {
-        Ok(text) => cli::print(&text),
-        Err(what) => cli::failure(what),
+        Ok(text) => say::print(&text),
+        Err(what) => say::failure(what),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::formats::unknown;
-use super::report::{Network, Topology, Trunk};
 use super::tree::{Branch, trees};
+use crate::status::topology::{Network, Topology, Trunk};
 use crate::status::{clean, duration};
 
 /// The tree of every network, from the top.

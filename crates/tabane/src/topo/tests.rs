@@ -1,4 +1,5 @@
 use super::*;
+use crate::status::topology::{Ambiguity, Network, SCHEMA, Switch, Trunk};
 
 fn switch(id: &str, nodes: &[&str]) -> Switch {
     Switch {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::report::Network;
+use crate::status::topology::Network;
 
 /// A switch, by its index in the network's list, and the switches below it.
 #[derive(Debug, Clone, PartialEq)]

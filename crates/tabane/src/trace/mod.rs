@@ -15,7 +15,7 @@ use clap::Args;
 use tabane_cluster::plain;
 
 use crate::status::{ask_here, ask_trace};
-use crate::{cli, exit_codes};
+use crate::{exit_codes, say};
 
 pub use picture::draw;
 
@@ -50,23 +50,23 @@ pub fn run(args: &TraceArgs) -> u8 {
     let records = match ask_here(|sockets| ask_trace(sockets, peer, args.qvis)) {
         Ok(records) => records,
         Err(error) => {
-            cli::failure(&error);
+            say::failure(&error);
             return error.exit_code();
         }
     };
     let (name, mut output) = match open(args.output.as_deref()) {
         Ok(opened) => opened,
-        Err(what) => return cli::failure(what),
+        Err(what) => return say::failure(what),
     };
     match record(records, until, &mut *output) {
         Ok(End::TimeIsUp) => exit_codes::OK,
-        Ok(End::Daemon) => cli::failure(format!(
+        Ok(End::Daemon) => say::failure(format!(
             "the daemon has ended the trace: it stops, or {peer} was taken out of its cluster file"
         )),
         // A reader that went away (`tabane trace n1 | head`) is no error.
         Err(Trouble::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit_codes::OK,
-        Err(Trouble::Output(error)) => cli::failure(format!("{name}: {}", plain(&error))),
-        Err(Trouble::Daemon(error)) => cli::failure(format!(
+        Err(Trouble::Output(error)) => say::failure(format!("{name}: {}", plain(&error))),
+        Err(Trouble::Daemon(error)) => say::failure(format!(
             "the connection to the daemon failed: {}",
             plain(&error)
         )),
@@ -137,16 +137,16 @@ fn run_draw(file: &Path, output: Option<&Path>) -> u8 {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) => return cli::failure(format!("{shown}: {}", plain(&error))),
+        Err(error) => return say::failure(format!("{shown}: {}", plain(&error))),
     };
     let picture = match read::read(&text) {
         Ok(trace) => draw(&trace),
-        Err(what) => return cli::failure(format!("{shown}: {what}")),
+        Err(what) => return say::failure(format!("{shown}: {what}")),
     };
     let written = open(output).and_then(|(name, mut output)| {
         let wrote = output.write_all(picture.as_bytes());
         let wrote = wrote.and_then(|()| output.flush());
         wrote.map_err(|error| format!("{name}: {}", plain(&error)))
     });
-    written.map_or_else(cli::failure, |()| exit_codes::OK)
+    written.map_or_else(say::failure, |()| exit_codes::OK)
 }

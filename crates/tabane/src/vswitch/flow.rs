@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tabane_cluster::FlowHeader;
 use tabane_proto::Time;
 
 use super::frame::{Ethernet, FlowKey, Packet, bytes_at};
@@ -89,6 +90,20 @@ pub fn flow_hash(frame: &[u8]) -> u64 {
         }
     }
     hash.finish()
+}
+
+/// What a `[[flow]]` of the cluster file may look at, of a frame from the virtual NIC (with its `virtio_net_hdr`). `None`: it
+/// has no IP packet. Fragments have no ports.
+pub fn flow_header(frame: &[u8]) -> Option<FlowHeader> {
+    let packet = Packet::of(&Ethernet::parse(frame)?)?;
+    let key = FlowKey::of(&packet);
+    let [a, b, c, d] = key.ports;
+    Some(FlowHeader {
+        protocol: key.protocol,
+        addresses: [key.source, key.destination],
+        ports: [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])],
+        dscp: Some(packet.dscp),
+    })
 }
 
 /// A multiply-and-fold hash, as in FxHash and wyhash: spreads well enough, and is no defence:

@@ -295,6 +295,8 @@ pub(crate) struct Packet<'a> {
     /// headers are cut off or too many, the last one named.
     pub(crate) protocol: u8,
     pub(crate) piece: Piece,
+    /// Its differentiated services code point (RFC 2474), 0 to 63.
+    pub(crate) dscp: u8,
     /// How many routers it may still pass.
     pub(crate) hops: u8,
     /// Length of the headers in front of the content.
@@ -335,6 +337,7 @@ impl<'a> Packet<'a> {
             source: Ipv4Addr::from(bytes_at::<4>(&header, 12)?).into(),
             destination: Ipv4Addr::from(bytes_at::<4>(&header, 16)?).into(),
             protocol: header[9],
+            dscp: header[1] >> 2,
             hops: header[8],
             piece: match (offset, more) {
                 (0, false) => Piece::Whole,
@@ -358,6 +361,7 @@ impl<'a> Packet<'a> {
             destination: Ipv6Addr::from(bytes_at::<16>(&header, 24)?).into(),
             protocol,
             piece,
+            dscp: (header[0] & 0xf) << 2 | header[1] >> 6,
             hops: header[7],
             header_bytes,
             content: packet.get(header_bytes..).unwrap_or_default(),

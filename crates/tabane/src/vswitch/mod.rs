@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use tabane_cluster::{Mac, mac_of};
 
-pub use flow::{FlowNumbers, flow_hash};
+pub use flow::{FlowNumbers, flow_hash, flow_header};
 pub use frame::VNET_HDR_BYTES;
 pub use train::Trains;
 

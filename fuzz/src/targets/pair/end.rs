@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tabane_proto::op::{OpError, OpEvent, OpLimits};
+use tabane_proto::op::{OpError, OpEvent, OpLimits, Policy};
 use tabane_proto::wire::WireMode;
 use tabane_proto::{Event, LinkId, Node, PeerId, StreamId, Time};
 
@@ -211,7 +211,11 @@ impl End {
             Content::Frame(flow, bytes) => {
                 let data = ledger.frames.make(usize::from(bytes) * 2);
                 let (flow, bytes) = (flow % 4, data.len());
-                if self.node.send_frame(now, peer, flow, data).is_ok() {
+                if self
+                    .node
+                    .send_frame(now, peer, (flow, policy(flow)), data)
+                    .is_ok()
+                {
                     ledger.frames.sent(side, flow.into(), None, bytes);
                 }
             }
@@ -375,7 +379,10 @@ impl End {
                 node.set_peer_address(now, id, LinkId(0), None);
                 assert!(node.open_stream(now, id, 0, policy(0)).is_err());
                 assert!(node.receive_message(now, id).is_none());
-                assert!(node.send_frame(now, id, 0, vec![1]).is_err());
+                assert!(
+                    node.send_frame(now, id, (0, Policy::Auto), vec![1])
+                        .is_err()
+                );
                 assert!(node.peer_stats(id).is_none());
             }
             Nonsense::Link(id, bytes) => {
@@ -390,7 +397,7 @@ impl End {
             }
             Nonsense::Frame(empty) => {
                 let bytes = if empty { 0 } else { (512 << 10) + 1 };
-                let _ = node.send_frame(now, peer, 0, vec![0; bytes]);
+                let _ = node.send_frame(now, peer, (0, Policy::Auto), vec![0; bytes]);
             }
             Nonsense::Message(more) => {
                 let bytes = (1 << 20) + (more as usize & 0xffff) - NUMBER_BYTES;

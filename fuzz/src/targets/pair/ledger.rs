@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tabane_proto::LinkId;
 use tabane_proto::StreamId;
 use tabane_proto::op::{Message, Policy};
 
@@ -240,5 +241,11 @@ impl Ledger {
 
 /// One of the three.
 pub fn policy(number: u8) -> Policy {
-    [Policy::Stripe, Policy::Mirror, Policy::Auto][usize::from(number) % 3]
+    let link = LinkId(number / 4 % 4);
+    match number % 4 {
+        0 => Policy::Stripe,
+        1 => Policy::Mirror,
+        2 => Policy::Auto,
+        _ => Policy::Link(link),
+    }
 }

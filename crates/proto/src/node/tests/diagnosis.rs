@@ -8,9 +8,14 @@ const FULL_BYTES: usize = 1000;
 impl Pair {
     /// Node 0 writes so much on a new stream, and node 1 reads it. Returns the links (a bit each) that full packets took.
     fn carry(&mut self, bytes: usize) -> u8 {
+        self.carry_by(bytes, Policy::Stripe)
+    }
+
+    /// The same with this policy.
+    pub(super) fn carry_by(&mut self, bytes: usize, policy: Policy) -> u8 {
         let before = self.seen.len();
         let (now, to) = (self.now, self.peers[0]);
-        let stream = self.nodes[0].open_stream(now, to, 1, Policy::Stripe);
+        let stream = self.nodes[0].open_stream(now, to, 1, policy);
         let stream = stream.expect("can be opened");
         let (mut left, mut read) = (bytes, 0);
         while read < bytes {

@@ -188,7 +188,8 @@ fn clocks_years_apart_do_no_harm() {
             let mut nodes = [&mut pair.nodes[0], &mut ahead];
             nodes[from].handle_timeout(now[from]);
             if n > 1000 && n % 100 == 0 {
-                let sent = nodes[from].send_frame(now[from], PeerId(0), 1, frame(9000, 1));
+                let sent =
+                    nodes[from].send_frame(now[from], PeerId(0), (1, Policy::Auto), frame(9000, 1));
                 assert!(sent.is_ok(), "connected");
             }
             while let Some(t) = nodes[from].poll_transmit(now[from], &mut buffer) {

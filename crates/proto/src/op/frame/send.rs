@@ -84,7 +84,13 @@ impl FrameSender {
     /// Queues a frame. A short frame in a large buffer moves to a small one, so that memory use is
     /// about what is counted. When much waits, every frame moves to a fitting buffer, because a device
     /// reads each into a buffer for the longest.
-    pub fn push(&mut self, now: Time, flow: u8, frame: Vec<u8>, shared: &mut Shared) {
+    pub fn push(
+        &mut self,
+        now: Time,
+        (flow, policy): (u8, Policy),
+        frame: Vec<u8>,
+        shared: &mut Shared,
+    ) {
         let is_short = frame.len() <= SMALL_BUFFER_BYTES;
         let is_large = frame.capacity() >= LARGE_BUFFER_BYTES / 2;
         let is_scarce = self.units.held_bytes() > shared.limits.frame_held_bytes / 2;
@@ -110,9 +116,11 @@ impl FrameSender {
         let to = &mut self.flows[index];
         // It is numbered when it is begun: until then it may be dropped without a gap.
         let (class, flow_number) = (UnitClass::Frame, u32::from(flow));
-        let slot = self
-            .units
-            .insert(class, Policy::Auto, flow_number, 0, frame);
+        let slot = self.units.insert(class, policy, flow_number, 0, frame);
+        if to.queue.is_empty() {
+            // Otherwise those before it go where they were meant to, and it behind them.
+            (shared.turns).set_policy(Source::Frames(flow), &mut to.state, policy);
+        }
         to.queue.push_back(Waiting { slot, since: now });
         to.queued_bytes += bytes;
         shared.turns.wake(Source::Frames(flow), &mut to.state);
@@ -260,17 +268,17 @@ impl FrameSender {
     }
 
     /// Restarts: all flows begin at 0. Returns the unsent frames in order, with their queueing times
-    /// and flows, and counts the others as given up. Slots keep their generations, so that fates of
+    /// flows and policies, and counts the others as given up. Slots keep their generations, so that fates of
     /// earlier content are ignored.
-    pub fn drain(&mut self, shared: &mut Shared) -> Vec<(Time, u8, Vec<u8>)> {
+    pub fn drain(&mut self, shared: &mut Shared) -> Vec<(Time, u8, Policy, Vec<u8>)> {
         let mut unsent = Vec::new();
         for flow in &mut self.flows {
             for Waiting { slot, since } in flow.queue.drain(..) {
                 let unit = self.units.get(slot);
-                let (untouched, number) = (unit.is_unsent(), unit.flow as u8);
+                let (untouched, number, policy) = (unit.is_unsent(), unit.flow as u8, unit.policy);
                 let data = self.units.remove(slot);
                 if untouched {
-                    unsent.push((since, number, data));
+                    unsent.push((since, number, policy, data));
                 } else {
                     shared.stats.frames_given_up += 1;
                     shared.pool.give(data);

@@ -89,6 +89,9 @@ impl MessageSender {
             .units
             .insert(UnitClass::Message, policy, flow, sequence, unit);
         self.queues -= to.queue.capacity();
+        if to.queue.is_empty() {
+            (shared.turns).set_policy(Source::Messages(index), &mut to.state, policy);
+        }
         to.queue.push_back(slot);
         self.queues += to.queue.capacity();
         shared.turns.wake(Source::Messages(index), &mut to.state);

@@ -114,8 +114,15 @@ impl Streams {
     }
 
     /// See [`Ops::set_stream_policy`](super::Ops::set_stream_policy).
-    pub fn set_policy(&mut self, id: StreamId, policy: Policy) -> Result<(), OpError> {
-        self.known(id)?.send.policy = policy;
+    pub fn set_policy(
+        &mut self,
+        id: StreamId,
+        policy: Policy,
+        shared: &mut Shared,
+    ) -> Result<(), OpError> {
+        let send = &mut self.known(id)?.send;
+        send.policy = policy;
+        (shared.turns).set_policy(Source::Stream(id.0), &mut send.state, policy);
         Ok(())
     }
 

@@ -111,7 +111,7 @@ impl SendHalf {
     pub fn new(policy: Policy, opens: bool) -> SendHalf {
         SendHalf {
             policy,
-            state: SourceState::Idle,
+            state: SourceState::new(policy),
             bytes: Chunks::default(),
             written: 0,
             next: 0,

@@ -33,7 +33,9 @@ fn frames_of_all_sizes_arrive_unchanged_and_in_order() {
         .map(|(key, len)| frame(key as u64, len))
         .collect();
     for f in &sent {
-        p.ends[0].send_frame(p.now, 3, f.clone()).unwrap();
+        p.ends[0]
+            .send_frame(p.now, 3, Policy::Auto, f.clone())
+            .unwrap();
     }
     assert!(p.ends[0].has_pending());
     p.run(Duration::from_millis(50));
@@ -54,7 +56,7 @@ fn a_buffer_is_used_again_and_nothing_grows() {
         for key in 0..20 {
             let mut f = p.ends[0].frame_buffer();
             f.extend_from_slice(&frame(key, 62_000));
-            p.ends[0].send_frame(p.now, 0, f).unwrap();
+            p.ends[0].send_frame(p.now, 0, Policy::Auto, f).unwrap();
         }
         p.run(Duration::from_millis(20));
         let got = frames(&mut p.ends[1]);
@@ -74,7 +76,7 @@ fn a_buffer_is_used_again_and_nothing_grows() {
 fn what_is_no_frame_is_dropped_and_counted() {
     let mut p = pair();
     for bad in [Vec::new(), vec![0; FRAME_BYTES_MAX + 1]] {
-        assert_eq!(p.ends[0].send_frame(p.now, 0, bad), Ok(()));
+        assert_eq!(p.ends[0].send_frame(p.now, 0, Policy::Auto, bad), Ok(()));
     }
     assert_eq!(p.ends[0].stats().frames_dropped, 2);
     assert_eq!(p.ends[0].queued_bytes(), 0);
@@ -87,14 +89,18 @@ fn a_full_queue_gives_the_frame_back() {
         ..OpLimits::default()
     };
     let mut p = Pair::new(&limits);
-    p.ends[0].send_frame(p.now, 0, frame(0, 90_000)).unwrap();
-    let refused = p.ends[0].send_frame(p.now, 0, frame(1, 20_000));
+    p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(0, 90_000))
+        .unwrap();
+    let refused = p.ends[0].send_frame(p.now, 0, Policy::Auto, frame(1, 20_000));
     assert_eq!(refused, Err(frame(1, 20_000)));
     assert!(!p.ends[0].has_frame_room(20_000));
     p.run(Duration::from_millis(10));
     assert!(p.ends[0].has_frame_room(20_000));
     // One is always accepted, however small the limit.
-    p.ends[0].send_frame(p.now, 0, frame(1, 200_000)).unwrap();
+    p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(1, 200_000))
+        .unwrap();
 }
 
 #[test]
@@ -107,7 +113,10 @@ fn unacknowledged_frames_are_bounded_and_given_up() {
     p.faults.loss = 100;
     p.underway_max = usize::MAX;
     let mut sent = 0;
-    while p.ends[0].send_frame(p.now, 0, frame(0, 60_000)).is_ok() {
+    while p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(0, 60_000))
+        .is_ok()
+    {
         p.transmit();
         sent += 1;
         assert!(sent < 100);
@@ -116,7 +125,11 @@ fn unacknowledged_frames_are_bounded_and_given_up() {
     p.run(FRAME_LIFETIME * 2);
     assert_eq!(p.ends[0].stats().frames_given_up, sent);
     assert_eq!(p.ends[0].stats().in_flight_bytes, 0);
-    assert!(p.ends[0].send_frame(p.now, 0, frame(0, 60_000)).is_ok());
+    assert!(
+        p.ends[0]
+            .send_frame(p.now, 0, Policy::Auto, frame(0, 60_000))
+            .is_ok()
+    );
 }
 
 #[test]
@@ -272,7 +285,7 @@ fn lost_pieces_are_sent_again_until_the_frame_is_too_old() {
     p.faults.loss = 30;
     for key in 0..200 {
         p.ends[0]
-            .send_frame(p.now, (key % 3) as u8, frame(key, 30_000))
+            .send_frame(p.now, (key % 3) as u8, Policy::Auto, frame(key, 30_000))
             .unwrap();
         p.run(Duration::from_millis(1));
     }
@@ -281,7 +294,9 @@ fn lost_pieces_are_sent_again_until_the_frame_is_too_old() {
     assert!(p.ends[0].stats().segments_resent > 500);
     assert_eq!(p.ends[1].stats().frames_skipped, 0);
     p.faults.loss = 100;
-    p.ends[0].send_frame(p.now, 0, frame(0, 30_000)).unwrap();
+    p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(0, 30_000))
+        .unwrap();
     p.run(Duration::from_millis(300));
     assert_eq!(p.ends[0].stats().frames_given_up, 1);
     assert!(!p.ends[0].has_pending());
@@ -296,7 +311,9 @@ fn a_lone_small_frame_is_mirrored_bulk_is_not() {
         let mut w = Writer::new(&mut slot);
         ops.write_segment(now, &Reach::default(), &mut w).unwrap()
     };
-    p.ends[0].send_frame(p.now, 0, frame(0, 100)).unwrap();
+    p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(0, 100))
+        .unwrap();
     let content = first(&mut p.ends[0], p.now);
     assert!(p.ends[0].mirrored(&content));
     p.ends[0].on_fate(p.now, content, Fate::Acked);
@@ -307,8 +324,12 @@ fn a_lone_small_frame_is_mirrored_bulk_is_not() {
         p.ends[0].write_again(p.now, &content, &Reach::default(), &mut w),
         None
     );
-    p.ends[0].send_frame(p.now, 0, frame(0, 60_000)).unwrap();
-    p.ends[0].send_frame(p.now, 1, frame(0, 100)).unwrap();
+    p.ends[0]
+        .send_frame(p.now, 0, Policy::Auto, frame(0, 60_000))
+        .unwrap();
+    p.ends[0]
+        .send_frame(p.now, 1, Policy::Auto, frame(0, 100))
+        .unwrap();
     let content = first(&mut p.ends[0], p.now);
     assert!(!p.ends[0].mirrored(&content));
 }
@@ -318,11 +339,15 @@ fn a_quiet_flow_does_not_wait_behind_a_busy_one() {
     let mut p = pair();
     p.underway_max = 0;
     for key in 0..40 {
-        p.ends[0].send_frame(p.now, 0, frame(key, 62_000)).unwrap();
+        p.ends[0]
+            .send_frame(p.now, 0, Policy::Auto, frame(key, 62_000))
+            .unwrap();
     }
     p.underway_max = 10;
     p.transmit();
-    p.ends[0].send_frame(p.now, 9, frame(0, 84)).unwrap();
+    p.ends[0]
+        .send_frame(p.now, 9, Policy::Auto, frame(0, 84))
+        .unwrap();
     let mut between = 0;
     let mut slot = [0; 1430];
     loop {
@@ -348,7 +373,9 @@ fn a_restarted_peer_gets_what_was_not_sent_yet() {
     p.faults.loss = 100;
     p.underway_max = 5;
     for key in 0..5 {
-        p.ends[0].send_frame(p.now, 1, frame(key, 30_000)).unwrap();
+        p.ends[0]
+            .send_frame(p.now, 1, Policy::Auto, frame(key, 30_000))
+            .unwrap();
     }
     p.transmit();
     let mut fresh = pair();

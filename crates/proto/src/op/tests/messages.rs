@@ -162,7 +162,7 @@ fn what_a_burst_took_is_freed() {
     let idle = p.ends.each_ref().map(Ops::memory_bytes);
     for n in 0..20_000 {
         let _ = p.ends[0].send_message(n % 7, None, &[1; 8], Policy::Auto);
-        let _ = p.ends[0].send_frame(p.now, 3, vec![7; 60]);
+        let _ = p.ends[0].send_frame(p.now, 3, Policy::Auto, vec![7; 60]);
         if n % 3 == 0 {
             let _ = p.ends[0].open_stream(0, Policy::Auto);
         }

@@ -105,8 +105,18 @@ impl Pair {
         let mut slot = vec![0; self.datagram_bytes];
         let mut w = Writer::new(&mut slot);
         let mut contents = Vec::new();
-        while let Some(content) = self.ends[end].write_segment(self.now, &self.reach[end], &mut w) {
-            contents.push(content);
+        let ops = &mut self.ends[end];
+        let mut outlets: Vec<_> = ops.waiting_links().map(Outlet::Link).collect();
+        let any_at = self.dice.below(outlets.len() as u64 + 1) as usize;
+        outlets.insert(any_at, Outlet::Any);
+        for outlet in outlets {
+            ops.take_turns_of(outlet);
+            while let Some(content) = ops.write_segment(self.now, &self.reach[end], &mut w) {
+                contents.push(content);
+            }
+            if !contents.is_empty() {
+                break;
+            }
         }
         let len = w.len();
         slot.truncate(len);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::*;
-use crate::StreamId;
+use crate::{LinkId, StreamId};
 
 /// What one end should receive on a stream, and what it knows of it.
 #[derive(Default)]
@@ -92,13 +92,24 @@ impl World {
             9 if self.pair.dice.percent(30) => self.give_up(end),
             10..=12 => self.send_message(end),
             13..=16 => self.send_frame(end),
+            17 => self.set_policy(end),
             _ => self.receive(end),
         }
     }
 
+    fn policy(&mut self) -> Policy {
+        let link = LinkId(self.pair.dice.below(2) as u8);
+        let policies = [
+            Policy::Stripe,
+            Policy::Mirror,
+            Policy::Auto,
+            Policy::Link(link),
+        ];
+        policies[self.pair.dice.below(4) as usize]
+    }
+
     fn open_stream(&mut self, end: usize) {
-        let policy =
-            [Policy::Stripe, Policy::Mirror, Policy::Auto][self.pair.dice.below(3) as usize];
+        let policy = self.policy();
         let id = self.pair.ends[end].open_stream(77, policy).unwrap();
         self.open[end].push(id);
         for to in 0..2 {
@@ -126,6 +137,13 @@ impl World {
         }
     }
 
+    fn set_policy(&mut self, end: usize) {
+        let policy = self.policy();
+        let Some(id) = self.stream(end) else { return };
+        // It may be over.
+        let _ = self.pair.ends[end].set_stream_policy(id, policy);
+    }
+
     fn finish(&mut self, end: usize) {
         let Some(id) = self.stream(end) else { return };
         let half = self.halves.get_mut(&(id, 1 - end)).unwrap();
@@ -150,25 +168,27 @@ impl World {
     }
 
     fn send_message(&mut self, end: usize) {
+        let policy = self.policy();
         let d = &mut self.pair.dice;
         let flow = d.below(3) as u32 * 1_000_000;
         let tag = d.percent(50).then(|| d.below(u64::MAX));
         let len = [0, 50, 3000, 200_000][d.below(4) as usize];
         let data = pattern(d.below(1000), 0, len);
-        if self.pair.ends[end].send_message(flow, tag, &data, Policy::Auto) == Ok(()) {
+        if self.pair.ends[end].send_message(flow, tag, &data, policy) == Ok(()) {
             let queue = self.messages.entry((1 - end, flow)).or_default();
             queue.push_back((tag, data));
         }
     }
 
     fn send_frame(&mut self, end: usize) {
+        let policy = self.policy();
         let d = &mut self.pair.dice;
         let flow = d.below(4) as u8;
         let len = [0, 60, 1400, 20_000][d.below(4) as usize];
         let number = self.frame_number;
         let now = self.pair.now;
         if self.pair.ends[end]
-            .send_frame(now, flow, frame(flow, number, len))
+            .send_frame(now, flow, policy, frame(flow, number, len))
             .is_ok()
         {
             self.frames
@@ -389,7 +409,7 @@ fn nonsense_operation(ops: &mut Ops, d: &mut Dice, now: Time, contents: &mut Vec
         6 => drop(ops.read_stream(id, &mut [0; 5000])),
         7 => drop(ops.send_message(id.0 as u32, Some(1), &data, Policy::Mirror)),
         8 => drop(ops.receive_message()),
-        9 => drop(ops.send_frame(now, id.0 as u8, data.to_vec())),
+        9 => drop(ops.send_frame(now, id.0 as u8, Policy::Auto, data.to_vec())),
         10 => drop(ops.receive_frame()),
         11 => {
             ops.on_bundle_window(d.below(1 << 24), d.below(1 << 24));

@@ -36,14 +36,18 @@ impl Line {
     /// Whether the queue takes a frame.
     fn send(&mut self, flow: u8, bytes: usize) -> bool {
         let frame = vec![flow; bytes];
-        self.from.send_frame(self.now, flow, frame).is_ok()
+        self.from
+            .send_frame(self.now, flow, Policy::Auto, frame)
+            .is_ok()
     }
 
     /// As if read from a device, in whose buffers any frame has room.
     fn send_from_device(&mut self, flow: u8, bytes: usize) -> bool {
         let mut frame = Vec::with_capacity(350_000);
         frame.resize(bytes, flow);
-        self.from.send_frame(self.now, flow, frame).is_ok()
+        self.from
+            .send_frame(self.now, flow, Policy::Auto, frame)
+            .is_ok()
     }
 
     /// A millisecond passes; the flows of which something left.

@@ -1,5 +1,6 @@
 //! What either end of a measurement sends and takes in while it goes on.
 
+use tabane_proto::op::Policy;
 use tabane_proto::{LinkId, Node, PeerId, StreamId, Time};
 
 use crate::agent::give_up;
@@ -188,7 +189,7 @@ impl Flows {
                 let mut frame = node.frame_buffer();
                 frame.clear();
                 make_datagram(&mut frame);
-                if let Err(frame) = node.send_frame(now, peer, 0, frame) {
+                if let Err(frame) = node.send_frame(now, peer, (0, Policy::Auto), frame) {
                     node.recycle_frame(frame);
                     break;
                 }
@@ -237,7 +238,7 @@ impl Give {
 #[cfg(test)]
 mod tests {
     use tabane_proto::limits::LINKS_MAX;
-    use tabane_proto::op::{OpLimits, Policy};
+    use tabane_proto::op::OpLimits;
     use tabane_proto::wire::WireMode;
     use tabane_proto::{CongestionControl, LinkConfig, NodeConfig, PeerConfig, RelayConfig};
 

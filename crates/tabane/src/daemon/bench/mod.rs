@@ -14,12 +14,12 @@ use tabane_proto::op::OpEvent;
 use tabane_proto::{Node, PeerId, StreamId, Time};
 
 use super::conversation::Conversation;
-use super::log;
 use super::run::Daemon;
 use crate::agent::give_up;
+use crate::bench::Told;
 use crate::bench::words::{CODE_UNWANTED, SECONDS_MAX, SERVICE, is_datagram};
-use crate::bench::{BenchBegun, Told};
-use crate::status::Caller;
+use crate::log;
+use crate::status::{BenchBegun, Caller};
 use flows::Flows;
 use ours::Ours;
 use theirs::Theirs;

@@ -9,7 +9,7 @@ use tabane_proto::op::Policy;
 use tabane_proto::{LinkId, Node, PeerId, StreamId, Time};
 
 use super::super::conversation::Conversation;
-use super::super::report::unix_ms;
+use tabane_io::clock::unix_ms;
 
 use super::figures::figures;
 use super::flows::Flows;

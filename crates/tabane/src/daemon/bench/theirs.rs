@@ -7,11 +7,11 @@ use tabane_proto::limits::LINKS_MAX;
 use tabane_proto::{LinkId, Time};
 
 use super::super::conversation::Conversation;
-use super::super::log::Line;
 use super::super::run::Daemon;
 use super::figures::figures;
 use crate::bench::words::{Answer, CODE_UNWANTED, Question, SECONDS_MAX, VERSION};
 use crate::json_lines::Malformed;
+use crate::log::Line;
 
 /// A measurement that lasts for so much longer than was said is ended.
 const GRACE: Duration = Duration::from_secs(10);

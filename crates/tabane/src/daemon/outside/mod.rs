@@ -17,12 +17,12 @@ pub(super) use changes::{gateway_differences, gateway_words};
 mod changes;
 mod status;
 
-use super::log;
 use super::run::Daemon;
 use crate::agent::TOKEN_OUTSIDE;
 use crate::gateway::devices::Real;
 use crate::gateway::serving::Site;
 use crate::gateway::{Gateway, Part};
+use crate::log;
 use crate::status::MoveReport;
 
 /// The most bytes in the outside device's queue: half a millisecond at 1 Gb/s. A new connection's wait there is short compared

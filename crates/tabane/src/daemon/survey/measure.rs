@@ -12,7 +12,7 @@ use tabane_proto::{LinkId, Node, PeerId, Time};
 use super::brain::{Brain, Results, Said};
 use super::pace::{Pace, bits_on_wire};
 use super::trunks::Trunks;
-use crate::topo::{Network, Topology};
+use crate::status::topology::{Network, Topology};
 
 /// A network's speed is measured on the paths to at most this many peers, one after the other.
 const PACED_MAX: usize = 5;

@@ -18,12 +18,12 @@ use tabane_proto::link::PathState;
 use tabane_proto::wire::{Measured, Switches};
 use tabane_proto::{LinkId, Node, PeerId, Time};
 
-use super::log;
-use super::report::unix_ms;
 use super::run::Daemon;
-use crate::topo::{SCHEMA, Switch, TopoReport, Topology};
+use crate::log;
+use crate::status::topology::{SCHEMA, Switch, TopoReport, Topology};
 use measure::{Around, Job, Running};
 use pace::Pace;
+use tabane_io::clock::unix_ms;
 
 /// Interval between surveys.
 const EVERY: Duration = Duration::from_secs(24 * 3600);

@@ -40,7 +40,7 @@ pub fn bits_on_wire(datagram_bytes: u16) -> u64 {
 impl Pace {
     /// As the device with this address says.
     pub fn of_device(address: IpAddr) -> Pace {
-        let own = crate::cli::own_addresses().unwrap_or_default();
+        let own = crate::here::own_addresses().unwrap_or_default();
         let device = own.into_iter().find(|a| a.address == address);
         let speed = device.and_then(|device| {
             let file = format!("/sys/class/net/{}/speed", device.interface);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use tabane_proto::topology::{Map, Probe, packets_per_s};
 
 use super::measure::{Around, Asked, Job, ask_all};
-use crate::topo::Network;
+use crate::status::topology::Network;
 
 /// Number of tries with two trains at once: they may miss each other.
 const TRIES: usize = 3;

@@ -20,9 +20,10 @@ use super::{
     vnic,
 };
 use crate::doctor::finding::Unseen;
+use crate::here::own_addresses;
+use crate::mpi;
 use crate::names::{HOSTS, HOSTS_BYTES_MAX, Lack, Names, lack};
 use crate::status::{self, AskError, PathState, StatusReport};
-use crate::{cli, mpi};
 
 /// The most paths to peers that are pinged; failed ones come first.
 const PATHS_MAX: usize = 64;
@@ -213,7 +214,7 @@ fn read_file(order: &Order, daemon_runs: bool, facts: &mut Facts) -> Option<(Clu
             return None;
         }
     };
-    let mut own = cli::own_addresses().unwrap_or_default();
+    let mut own = own_addresses().unwrap_or_default();
     if daemon_runs {
         // The daemon's own device is no surprise.
         own.retain(|a| a.interface != VNIC_NAME);

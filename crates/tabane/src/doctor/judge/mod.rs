@@ -2,6 +2,7 @@
 
 mod altered;
 mod flood;
+mod flows;
 mod host;
 mod links;
 mod mpi;
@@ -24,7 +25,7 @@ use super::facts::Facts;
 use super::finding::{Cause, Finding};
 
 /// The checks, in words, for a healthy result.
-pub const CHECKED: [&str; 23] = [
+pub const CHECKED: [&str; 24] = [
     "the daemon and its cluster file",
     "the virtual NIC, and what is dropped of its frames",
     "the route and firewall of packets for the virtual NIC",
@@ -43,6 +44,7 @@ pub const CHECKED: [&str; 23] = [
     "processor time",
     "socket buffers and offloads",
     "peers that many send to at once",
+    "traffic that the cluster file gives a rate",
     "programs that read slowly",
     "what keeps Multipath TCP from being steered",
     "the outside address, who serves it and who could",
@@ -63,6 +65,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     host::judge(facts, &mut found);
     quality::judge(facts, &mut found);
     shared::judge(facts, &mut found);
+    flows::judge(facts, &mut found);
     programs::judge(facts, &mut found);
     steering::judge(facts, &mut found);
     outside::judge(facts, &mut found);

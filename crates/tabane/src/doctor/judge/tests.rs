@@ -1,6 +1,7 @@
 //! Each cause from made-up facts, and nothing from healthy ones.
 
 mod alike;
+mod flows;
 mod frames;
 mod moments;
 mod mpi;

@@ -22,7 +22,7 @@ pub fn answer(name: Option<&str>) -> Result<(), String> {
     let networks = network::all()?;
     let own = network::new_run()?;
     let name = name.map_or_else(network::own_name, str::to_owned);
-    crate::cli::print(&format!(
+    crate::say::print(&format!(
         "Answering as {name} on {}, until the file is written, for {} minutes at most.\n\
          Now run `tabane init --scan` on one machine of the cluster.\n",
         network::shown(&networks),

@@ -38,7 +38,7 @@ pub struct Scan {
 pub fn scan(name: Option<&str>, yes: bool) -> Result<Scan, String> {
     let networks = network::all()?;
     let asker = network::new_run()?;
-    crate::cli::print(&format!(
+    crate::say::print(&format!(
         "Asking for {} s who answers on {}.\n",
         ASKING.as_secs(),
         network::shown(&networks)
@@ -98,7 +98,7 @@ fn given(name: &str, links: &[Option<IpAddr>]) -> GivenNode {
 
 fn tell_warnings(proposal: &Proposal) {
     for warning in &proposal.warnings {
-        crate::cli::eprintln_quietly(&format!("tabane: warning: {warning}"));
+        crate::say::eprintln_quietly(&format!("tabane: warning: {warning}"));
     }
 }
 

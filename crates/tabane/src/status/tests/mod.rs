@@ -212,6 +212,26 @@ pub(crate) fn example() -> StatusReport {
             mptcp_trouble: None,
             bundles_direct: 2,
             bundles_max: None,
+            flows: vec![
+                FlowStatus {
+                    which: "tcp port 873".to_owned(),
+                    how: "link 1, at most 200mbit".to_owned(),
+                    link: Some(1),
+                    rate_bps: Some(200_000_000),
+                    bytes: 1_200_000_000,
+                    connections: 3,
+                    packets_dropped: 12,
+                },
+                FlowStatus {
+                    which: "udp port 5060 dscp 46".to_owned(),
+                    how: "mirror".to_owned(),
+                    link: None,
+                    rate_bps: None,
+                    bytes: 70_000,
+                    connections: 0,
+                    packets_dropped: 0,
+                },
+            ],
             findings: vec![FindingStatus {
                 code: "vnic_route".to_owned(),
                 severity: Severity::Degraded,

@@ -6,6 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Said by a daemon that is not started since there is one; `tabane run` recognises it.
+pub const ALREADY: &str = "a tabane daemon runs on this machine already";
+
 /// How much a line matters, as syslog(3) and so `journalctl --priority` number it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Priority {
