@@ -42,11 +42,11 @@ STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test soak soak-tests soak-sim soak-lab soak-busy soak-doctor bench figures lint audit miri sanitize fuzz \
-	man deb rpm static release soak-packages test-arm64 install uninstall clean
+	man deb rpm static release soak-packages soak-first-contact test-arm64 install uninstall clean
 
 help: ## list what can be asked
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1 \2/p' $(MAKEFILE_LIST) | \
-		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-14s%s\n", word, $$0 }'
+		awk '{ word = $$2; $$1 = $$2 = ""; printf "  make %-18s%s\n", word, $$0 }'
 
 setup: ## install what building, tests, demo and bench need (apt; nothing if all is there)
 	@tools/setup.sh
@@ -65,13 +65,14 @@ build: ## build the program `tabane`, the libraries for C, the provider of libfa
 
 demo: ## two nodes, two switches, one iperf3: watch a switch die (some minutes to build, then one)
 	@tools/setup.sh demo
-	cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
+	cargo build --release -p tabane --bin tabane
+	@cargo run --quiet --release -p tabane --bin tabane -- demo $(ARGS)
 
 test: ## every test, most as root and as an ordinary user; 10,000 fault schedules
 	@tools/setup.sh test
 	@SEED=$(SEED) tools/test.sh
 
-soak: soak-tests soak-sim soak-lab soak-busy soak-doctor soak-packages ## the long runs one after another: hours
+soak: soak-tests soak-sim soak-lab soak-busy soak-doctor soak-packages soak-first-contact ## the long runs one after another: hours
 
 soak-tests: ## every test, all that build a lab also as an ordinary user
 	@tools/setup.sh test
@@ -133,7 +134,7 @@ rpm: build ## RPM packages, into target/packages
 	@RUNNER="$(RUNNER)" tools/rpm.sh $(BINARY) $(PACKAGES) $(RUST_TARGET)
 
 static: ## one file that needs no library: for rescue systems, containers, other distributions
-	@tools/setup.sh build
+	@tools/setup.sh pack
 	@STATIC_TARGET=$(STATIC_TARGET) tools/static.sh
 
 release: ## packages for amd64 and arm64, static programs, source, SHA256SUMS into target/release-VERSION; SKIP='PART…'
@@ -143,11 +144,15 @@ soak-doctor: setup ## as root: 60 faults in the lab, which tabane doctor is to n
 	@cargo build --quiet --release -p tabane
 	@tools/try-doctor.py $(BINARY)
 
-soak-packages: ## SUITES='bookworm trixie': as root, install packages into fresh systems, use and remove them; Ansible, cloud-init
+soak-packages: ## SUITES='bookworm trixie': as root, install packages into fresh systems, use and remove them; systemd, Ansible, cloud-init
 	@tools/setup.sh packages
 	@rm -rf $(TARGET)/soak-packages
 	@$(MAKE) --no-print-directory PACKAGES=$(TARGET)/soak-packages deb rpm
 	@SUITES="$(SUITES)" tools/try-packages.sh $(BINARY) $(TARGET)/soak-packages
+
+soak-first-contact: ## SUITES='bookworm trixie': as root, what README says first, on bare systems: packages, MB, build and run time
+	@tools/setup.sh packages
+	@SUITES="$(SUITES)" tools/try-first-contact.sh
 
 test-arm64: ## tests of the protocol, and SCHEDULES=20 fault schedules, as programs for arm64 (emulated on other machines)
 	@tools/setup.sh arm64
@@ -157,7 +162,7 @@ test-arm64: ## tests of the protocol, and SCHEDULES=20 fault schedules, as progr
 		--seeds $(SEED)..$$(( $(SEED) + $(or $(SCHEDULES),20) ))
 
 install: ## PREFIX=/usr/local: install program, library, manual, documents, completions, systemd unit
-	if command -v cargo >/dev/null; then $(BUILD); fi
+	@if command -v cargo >/dev/null; then $(BUILD); fi
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) tools/install.sh install $(BINARY)
 
 uninstall: ## remove it again; /etc/tabane stays

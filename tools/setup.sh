@@ -9,6 +9,7 @@
 #   tools/setup.sh test     also the programs that are run under `tabane run`
 #   tools/setup.sh soak     also the clusters that are run so before the long run
 #   tools/setup.sh lint     also rustfmt, clippy and cargo-deny
+#   tools/setup.sh pack     also what lists the licences of what is passed on
 #   tools/setup.sh deb      what building and making Debian packages needs
 #   tools/setup.sh rpm      what building and making RPM packages needs
 #   tools/setup.sh static   what building needs, and the C compiler for musl
@@ -26,7 +27,6 @@ BUILD='
 make                     make
 cc                       gcc
 /usr/include/stdlib.h    libc6-dev
-python3                  python3
 /etc/ssl/certs/ca-certificates.crt ca-certificates
 '
 DEMO=$BUILD'
@@ -52,6 +52,7 @@ mpirun                   openmpi-bin
 mpicc                    libopenmpi-dev
 '
 NEEDED=$BENCH'
+python3                  python3
 c++                      g++
 nm                       binutils
 ping                     iputils-ping
@@ -100,17 +101,21 @@ mariadbd                 mariadb-server
 /usr/lib/python3/dist-packages/kazoo/__init__.py python3-kazoo
 /usr/lib/python3/dist-packages/torch/__init__.py python3-torch
 '
-DEB='
+# What is passed on to others also says who made the crates in it (tools/licences.py).
+PACK=$BUILD'
+python3                  python3
+'
+DEB=$PACK'
 dpkg-buildpackage        dpkg-dev
 dh                       debhelper
 '
-RPM='
+RPM=$PACK'
 rpmbuild                 rpm
 '
-STATIC='
+STATIC=$PACK'
 musl-gcc                 musl-tools
 '
-ARM64='
+ARM64=$PACK'
 aarch64-linux-gnu-gcc    gcc-aarch64-linux-gnu
 /usr/aarch64-linux-gnu/include/stdlib.h libc6-dev-arm64-cross
 qemu-aarch64             qemu-user
@@ -159,6 +164,20 @@ apt() {
         -o APT::Install-Recommends=false "$@"
 }
 
+# quietly COMMAND…: what it says is shown only if it fails.
+quietly() {
+    local said
+    said=$("$@" 2>&1) || { echo "$said" >&2; return 1; }
+}
+
+# announce PACKAGE…: says how much apt will fetch for them; fails if apt does not know them.
+announce() {
+    local uris
+    uris=$(apt --print-uris install "$@" 2>/dev/null) || return
+    awk '/^\x27/ { count++; bytes += $3 }
+        END { if (count) printf "setup: that is %d packages with what they need, %.0f MB to fetch\n", count, bytes / 1e6 }' <<<"$uris" >&2
+}
+
 # Packages start their services as they are installed, unless policy-rc.d
 # forbids it; whatever rule was there comes back afterwards.
 POLICY=/usr/sbin/policy-rc.d
@@ -199,10 +218,11 @@ install_packages() {
     forbid_services
     # The lists of a fresh machine are empty or old: fetch them only then.
     # shellcheck disable=SC2086
-    if ! apt install $packages >/dev/null 2>&1; then
+    if ! { announce $packages && apt install $packages >/dev/null 2>&1; }; then
         say "fetching the package lists"
-        apt update >&2
-        apt install $packages >&2
+        quietly apt update
+        announce $packages
+        quietly apt install $packages
     fi
     allow_services
     # shellcheck disable=SC2086
@@ -229,6 +249,12 @@ system_packages() {
 rust() {
     command -v cargo >/dev/null ||
         die "Rust is missing: install the stable toolchain (rustup), then try again"
+    # Cargo that is much older does not get as far as to say so.
+    local needed here
+    needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+    here=$(rustc --version | cut -d' ' -f2)
+    [ "$(printf '%s\n' "$needed" "$here" | sort -V | head -1)" = "$needed" ] ||
+        die "Rust $here is too old, $needed is needed: install the stable toolchain (rustup), then try again"
 }
 
 # component NAME COMMAND…: a part of the Rust toolchain, through rustup.
@@ -255,6 +281,8 @@ cargo_tool() {
     fi
 }
 
+# First: without it the rest is of no use.
+rust
 case ${1-} in
     '') system_packages ;;
     build)
@@ -277,34 +305,37 @@ case ${1-} in
         NEEDED=$BENCH
         system_packages
         ;;
-    lint) system_packages ;;
+    lint)
+        system_packages
+        lint_tools
+        ;;
+    pack)
+        NEEDED=$PACK
+        system_packages
+        ;;
     deb)
-        NEEDED=$BUILD$DEB
+        NEEDED=$DEB
         system_packages
         ;;
     rpm)
-        NEEDED=$BUILD$RPM
+        NEEDED=$RPM
         system_packages
         ;;
     static)
-        NEEDED=$BUILD$STATIC
+        NEEDED=$STATIC
         system_packages
         ;;
     arm64)
-        NEEDED=$BUILD$ARM64
+        NEEDED=$ARM64
         system_packages
         ;;
     release)
-        NEEDED=$BUILD$DEB$RPM$STATIC$ARM64
+        NEEDED=$DEB$RPM$STATIC$ARM64
         system_packages
         ;;
     packages)
-        NEEDED=$BUILD$DEB$RPM$TRY
+        NEEDED=$DEB$RPM$TRY
         system_packages
         ;;
-    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | deb | rpm | static | arm64 | release | packages]" ;;
-esac
-rust
-case ${1-} in
-    lint) lint_tools ;;
+    *) die "unknown word \"$1\"; it is: tools/setup.sh [build | demo | test | soak | bench | lint | pack | deb | rpm | static | arm64 | release | packages]" ;;
 esac

@@ -11,26 +11,11 @@
 set -euo pipefail
 program=$(realpath "$1") packages=$(realpath "$2")
 cd "$(dirname "$0")/.."
+. tools/fresh.sh
 SUITES=${SUITES:-bookworm trixie}
-WITH=ansible-core,cloud-init,gcc,iproute2,iputils-ping,libc6-dev,libfabric-bin,nftables,pkgconf
-[ "$(id -u)" = 0 ] || { echo 'try-packages: only root can make a fresh system' >&2; exit 1; }
-# shellcheck disable=SC2016
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" | head -1)
+WITH=ansible-core,cloud-init,gcc,iproute2,iputils-ping,libc6-dev,libfabric-bin,nftables,pkgconf,systemd-sysv
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-
-# inside ROOT COMMAND…: there, with no network but its own, and nothing left behind that runs.
-inside() {
-    local root=$1
-    shift
-    # shellcheck disable=SC2016
-    unshare --net --mount --pid --ipc --uts --fork --kill-child --propagation private \
-        bash -euc 'mount -t proc proc "$1/proc"; mount -t sysfs sysfs "$1/sys"
-            mount --rbind /dev "$1/dev"; mount -t tmpfs tmpfs "$1/run"; ip link set lo up
-            exec chroot "$@"' bash "$root" \
-        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-        LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes "$@"
-}
 
 # listed ROOT: its files, with modes and owners. Left out is what package managers keep for
 # themselves, and caches that are made again.
@@ -51,7 +36,7 @@ clean() {
 for suite in $SUITES; do
     echo "== $suite"
     root=$scratch/$suite
-    mmdebstrap --quiet --mode=root --variant=minbase --include="$WITH" "$suite" "$root" "$mirror"
+    fresh "$suite" "$root" "$WITH"
     mkdir "$root/try"
     cp "$packages"/*.deb "$packages"/*.rpm "$root/try"
     cp -r dist tools/try-packages "$root/try"
@@ -64,6 +49,7 @@ for suite in $SUITES; do
     clean 'Ansible'
     tools/try-packages/rpm.sh "$root" "$scratch"
     clean 'RPM packages'
+    tools/try-packages/systemd.sh "$root" "$scratch"
     rm -rf "$root"
 done
 echo 'try-packages: ok'

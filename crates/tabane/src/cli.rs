@@ -25,7 +25,9 @@ use crate::place::PlaceArgs;
 use crate::run::{self, RunArgs, Via};
 use crate::say::{eprintln_quietly, failure, print, report, warn};
 use crate::status::{self, AskError, Check, Colours, Detail, MembersReport, StatusReport};
-use crate::{daemon, doctor, exit_codes, init, manual, mpi, names, place, steer, top, topo, trace};
+use crate::{
+    daemon, doctor, exit_codes, init, log, manual, mpi, names, place, steer, top, topo, trace,
+};
 
 mod panic;
 
@@ -409,11 +411,16 @@ fn run_init(args: &InitArgs) -> u8 {
         _ => "copy it to every node, and run there",
     };
     let shown = path.display();
+    // What is read without `--config` is not named.
+    let config = match path == Path::new(DEFAULT_PATH) {
+        true => String::new(),
+        false => format!(" --config {shown}"),
+    };
     print(&format!(
         "{shown} written, with a fresh key.\n{made}\
          Next: {next}\n  \
-         tabane up --config {shown}\n\
-         `tabane key --config {shown}` on a node prints its `public` key, for its place in the file.\n"
+         tabane up{config}\n\
+         `tabane key{config}` on a node prints its `public` key, for its place in the file.\n"
     ))
 }
 
@@ -603,6 +610,13 @@ fn run_reload(args: &ReloadArgs) -> u8 {
             return error.exit_code();
         }
     };
+    // Run by systemd, it writes into the same journal as the daemon, which has told it all.
+    if log::is_journal() && !args.check {
+        return match report.accepted {
+            true => exit_codes::OK,
+            false => exit_codes::CONFIGURATION,
+        };
+    }
     report.problems.iter().for_each(|p| eprintln_quietly(p));
     if !report.accepted {
         eprintln_quietly("tabane: the cluster file is refused; everything stays as it was");

@@ -60,7 +60,7 @@ pub fn warn(text: impl std::fmt::Display) {
 /// the disk is full in between. A log that cannot be written (full disk, closed
 /// pipe) is not a reason to stop carrying traffic.
 fn say(priority: Priority, text: impl std::fmt::Display) {
-    let line = match *IS_JOURNAL {
+    let line = match is_journal() {
         // sd-daemon(3): the journal takes the number off.
         true => format!("<{}>{text}\n", priority as u8),
         false => {
@@ -75,13 +75,16 @@ fn say(priority: Priority, text: impl std::fmt::Display) {
 
 /// Whether standard error is the journal's: it says by `JOURNAL_STREAM` which file that is (systemd.exec(5)), as a child that
 /// has inherited the variable may write elsewhere.
-static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
-    let Ok(journal) = std::env::var("JOURNAL_STREAM") else {
-        return false;
-    };
-    let ours = std::fs::metadata("/proc/self/fd/2");
-    ours.is_ok_and(|ours| journal == format!("{}:{}", ours.dev(), ours.ino()))
-});
+pub fn is_journal() -> bool {
+    static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
+        let Ok(journal) = std::env::var("JOURNAL_STREAM") else {
+            return false;
+        };
+        let ours = std::fs::metadata("/proc/self/fd/2");
+        ours.is_ok_and(|ours| journal == format!("{}:{}", ours.dev(), ours.ino()))
+    });
+    *IS_JOURNAL
+}
 
 /// The time of day in UTC, `10:19:59Z`, of milliseconds since 1970-01-01.
 pub fn time_of_day(unix_ms: u64) -> String {

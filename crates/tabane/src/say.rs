@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tabane_cluster::ConfigError;
 
-use crate::exit_codes;
+use crate::{exit_codes, log};
 
 /// Tells the user what failed; returns the exit code for it.
 pub fn failure(message: impl std::fmt::Display) -> u8 {
@@ -38,7 +38,12 @@ pub fn print(text: &str) -> u8 {
     }
 }
 
-/// `eprintln!` panics if standard error is closed; then nobody can be told.
+/// `eprintln!` panics if standard error is closed; then nobody can be told. In the journal these lines are warnings.
 pub(crate) fn eprintln_quietly(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = match log::is_journal() {
+        true => text.lines().try_for_each(|line| {
+            writeln!(io::stderr(), "<{}>{line}", log::Priority::Warning as u8)
+        }),
+        false => writeln!(io::stderr(), "{text}"),
+    };
 }

@@ -274,10 +274,12 @@ fn is_stopped(cluster: &Cluster) -> bool {
         .is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
+/// Has a program take its standard error for the journal.
+const AS_SERVICE: &str = "export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/$$/fd/2); exec \"$@\"";
+
 /// As the journal reads it: the number goes, and `journalctl --priority` knows the line by it.
 #[test]
 fn lines_for_the_journal_say_how_much_they_matter() {
-    const AS_SERVICE: &str = "export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/$$/fd/2); exec \"$@\"";
     let lab = lab(&LabConfig::default());
     let mut cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
     let is_journal = ["sh", "-c", AS_SERVICE, "sh"];
@@ -301,4 +303,22 @@ fn lines_for_the_journal_say_how_much_they_matter() {
         assert!(line.starts_with("<4>") || line.starts_with("<6>"), "{log}");
     }
     assert!(cluster.log(1).lines().all(|line| line.starts_with("20")));
+}
+
+/// What keeps a service from starting is what somebody has to act on.
+#[test]
+fn a_refused_file_is_a_warning_in_the_journal() {
+    let lab = lab(&LabConfig::default());
+    let cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
+    let right = std::fs::read_to_string(cluster.file()).expect("is read");
+    let wrong = format!("port = 0\nwire = \"wet\"\n{right}");
+    std::fs::write(cluster.file(), wrong).expect("is written");
+    let mut up = Command::new("sh");
+    up.args(["-c", AS_SERVICE, "sh"]).arg(tabane());
+    up.arg("up").arg("--config").arg(cluster.file());
+    let ended = output("tabane", up, PATIENCE).expect("it ends");
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{said}");
+    assert!(said.lines().count() >= 2, "{said}");
+    assert!(said.lines().all(|line| line.starts_with("<4>")), "{said}");
 }

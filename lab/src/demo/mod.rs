@@ -2,6 +2,7 @@
 //! die silently in turn and come back; then the same with MPTCP and with TCP
 //! on one link, for comparison.
 
+mod busy;
 mod graph;
 mod recording;
 mod screen;
@@ -55,6 +56,7 @@ fn show(args: &DemoArgs, tabane: &Path) -> Result<(), LabError> {
     } else {
         Wire::Encrypted
     };
+    let busy = busy::note();
     let mut screen = Screen::new();
     let mut recordings = Vec::new();
     for way in [Way::Tabane(wire), Way::Mptcp, Way::Tcp { link: 0 }] {
@@ -71,7 +73,7 @@ fn show(args: &DemoArgs, tabane: &Path) -> Result<(), LabError> {
         }
     }
     drop(screen);
-    conclude(&recordings, &args.svg)
+    conclude(&recordings, busy, &args.svg)
 }
 
 fn one(way: Way, tabane: &Path, screen: &mut Screen) -> Result<Recording, LabError> {
@@ -83,13 +85,14 @@ fn one(way: Way, tabane: &Path, screen: &mut Screen) -> Result<Recording, LabErr
     recording
 }
 
-fn conclude(recordings: &[Recording], svg: &Path) -> Result<(), LabError> {
+fn conclude(recordings: &[Recording], busy: Option<String>, svg: &Path) -> Result<(), LabError> {
     let shown = svg.display();
     let written = std::fs::write(svg, svg::picture(recordings));
     written.map_err(LabError::io(format!("writing {shown}")))?;
     let verdict = summary::verdict(recordings).unwrap_or_default();
+    let busy = busy.map_or_else(String::new, |note| format!("\n{note}"));
     say(&format!(
-        "\n{}\n{verdict}\nThe picture: {shown}\n",
+        "\n{}\n{verdict}{busy}\nThe picture: {shown}\n",
         summary::table(recordings)
     ));
     Ok(())
