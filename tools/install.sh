@@ -97,7 +97,7 @@ install_all() {
     done < <(cd dist && find ansible cloud-init grafana prometheus -type f)
     local document
     # All that links of documents lead to.
-    for document in *.md LICENSE-* docs/*.md docs/guides/*.md docs/plots/*.svg figures/bench.md fuzz/README.md sim/README.md; do
+    for document in *.md LICENSE-* docs/*.md docs/guides/*.md docs/plots/*.svg docs/screenshots/*.png figures/bench.md fuzz/README.md sim/README.md; do
         place 644 "$document" "share/doc/tabane/$document"
     done
     install_library

@@ -27,6 +27,7 @@ pub enum Anchor {
 #[derive(Debug)]
 pub struct Canvas {
     svg: String,
+    width: f64,
 }
 
 /// To a tenth of a pixel, without what says nothing.
@@ -46,6 +47,7 @@ impl Canvas {
                  <title>{title}</title>\n<style>{STYLE}</style>\n\
                  <rect class=\"bg\" width=\"{width}\" height=\"{height}\"/>\n"
             ),
+            width,
         };
         canvas.text(16.0, 26.0, Anchor::Start, "h", heading);
         canvas
@@ -120,16 +122,26 @@ impl Canvas {
         let _ = writeln!(self.svg, "{element}");
     }
 
-    /// A row of colours, by their classes, and names.
+    /// Colours, by their classes, and names, in as many rows as they need. `y` is the last row's; the others
+    /// are above it.
     pub fn legend<'a>(&mut self, x: f64, y: f64, of: impl IntoIterator<Item = (&'a str, &'a str)>) {
-        let mut x = x;
+        const ROW: f64 = 20.0;
+        // Roughly as wide as the letters are.
+        let end = |left: f64, name: &str| left + 20.0 + 7.0 * name.chars().count() as f64;
+        let (mut left, mut row, mut places) = (x, 0.0, Vec::new());
         for (class, name) in of {
+            if left > x && end(left, name) > self.width {
+                (left, row) = (x, row + 1.0);
+            }
+            places.push((class, name, left, row));
+            left = end(left, name) + 16.0;
+        }
+        for (class, name, left, of_row) in places {
+            let y = y - ROW * (row - of_row);
             self.group(class);
-            self.rect(x, y - 10.0, 14.0, 11.0, "");
+            self.rect(left, y - 10.0, 14.0, 11.0, "");
             self.end();
-            self.text(x + 20.0, y, Anchor::Start, "", name);
-            // Roughly as wide as the letters are.
-            x += 44.0 + 7.4 * name.len() as f64;
+            self.text(left + 20.0, y, Anchor::Start, "", name);
         }
     }
 
@@ -171,6 +183,21 @@ mod tests {
         assert_eq!(steps(7.6, 5), [0.0, 2.0, 4.0, 6.0, 8.0]);
         assert_eq!(steps(0.2, 4), [0.0, 0.05, 0.1, 0.15000000000000002, 0.2]);
         assert_eq!(steps(0.0, 4).len(), 2);
+    }
+
+    #[test]
+    fn a_legend_stays_on_the_picture() {
+        let mut canvas = Canvas::new(300.0, 100.0, "");
+        let names = ["TCP, one link", "MPTCP", "tabane, encrypted", "library"];
+        canvas.legend(16.0, 80.0, names.map(|name| ("tcp", name)));
+        let svg = canvas.finish();
+        for at in [
+            "x=\"36\" y=\"60\" class=\"\">TCP",
+            "y=\"60\" class=\"\">MPTCP",
+            "x=\"36\" y=\"80\" class=\"\">tabane",
+        ] {
+            assert!(svg.contains(at), "{at}: {svg}");
+        }
     }
 
     #[test]

@@ -7,11 +7,13 @@ use tabane_lab::LINKS_MAX;
 use tabane_lab::svg::{Anchor, Canvas, steps};
 
 const WIDTH: f64 = 800.0;
-const HEIGHT: f64 = 380.0;
+const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 784.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 300.0;
+/// A narrower bar has no room for three digits behind a point.
+const WIDE: f64 = 36.0;
 
 /// A group: its name and its bars.
 type Group<'a> = (String, Vec<(Who, &'a Samples)>);
@@ -110,5 +112,9 @@ fn bar(
         canvas.line((middle, y(min)), (middle, y(max)), "w");
     }
     let above = y(max) - 5.0;
-    canvas.text(middle, above, Anchor::Middle, "s", digits(median));
+    let figure = match width < WIDE && median < 1.0 {
+        true => format!("{median:.2}"),
+        false => digits(median),
+    };
+    canvas.text(middle, above, Anchor::Middle, "s", figure);
 }

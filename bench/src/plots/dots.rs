@@ -17,7 +17,10 @@ const RATIO_MAX: f64 = 2.5;
 /// How many times as fast as over one link everything is.
 pub fn programs(figures: &Figures) -> Option<String> {
     let is_program = |table: &&Table| {
-        table.columns.starts_with(&["what".into(), "way".into()]) && !table.rows.is_empty()
+        // What is compared with something else (jobs of MPI) has no dots here.
+        table.columns.starts_with(&["what".into(), "way".into()])
+            && position(table, RATIO).is_some()
+            && !table.rows.is_empty()
     };
     let tables: Vec<_> = figures.0.tables.iter().filter(is_program).collect();
     let lines = tables.iter().map(|table| whats(table).len()).sum::<usize>();

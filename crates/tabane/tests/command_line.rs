@@ -1,7 +1,9 @@
 //! The program as a user and a script meet it: output, and exit codes.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn tabane() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tabane"))
@@ -235,4 +237,27 @@ fn top_needs_a_terminal_and_says_what_does_not() {
     let (code, _, err) = run(&["top", "--interval", "0"]);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("0.2 to 3600"), "{err}");
+}
+
+/// Ctrl-L once ended it: it asked the terminal for the cursor's place, and nobody read the answer.
+#[test]
+fn top_draws_anew_and_goes_on_until_it_is_left() {
+    let mut script = Command::new("script");
+    script.args([
+        "-qec",
+        concat!(env!("CARGO_BIN_EXE_tabane"), " top"),
+        "/dev/null",
+    ]);
+    script.env("TERM", "xterm").stdin(Stdio::piped());
+    script.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut script = script.spawn().expect("`script` is there");
+    let mut keys = script.stdin.take().unwrap();
+    for key in [b"\x0c", b"q"] {
+        // It waited 2 s for an answer.
+        std::thread::sleep(Duration::from_millis(2_500));
+        keys.write_all(key).unwrap();
+    }
+    let (code, out, err) = told(script.wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(!out.contains("\x1b[6n"), "it asks: {out:?}");
 }

@@ -69,13 +69,13 @@ fn processor(way: &WayResult) -> Option<Limit> {
         true => (
             Cause::ProcessorShared,
             format!(
-                "the processors of {node}, which other programs use too: its daemon ran {busy:.0} % of the time and \
-                 waited for one {waited:.0} %"
+                "the processors of {node}, which other programs use too: its daemon ran {busy:.0}% of the time and \
+                 waited for one {waited:.0}%"
             ),
         ),
         false => (
             Cause::Processor,
-            format!("the processor of {node}: its daemon used {busy:.0} % of one"),
+            format!("the processor of {node}: its daemon used {busy:.0}% of one"),
         ),
     };
     Some(Limit {
@@ -94,9 +94,7 @@ fn loss(links: &[LinkSeen]) -> Option<Limit> {
         cause: Cause::Loss,
         node: None,
         link: Some(link),
-        text: format!(
-            "loss: link {link} lost {percent:.1} % of its packets, which were sent again"
-        ),
+        text: format!("loss: link {link} lost {percent:.1}% of its packets, which were sent again"),
     })
 }
 
@@ -178,7 +176,7 @@ mod tests {
         assert_eq!(limit.cause, Cause::Processor);
         assert_eq!(
             limit.text,
-            "the processor of n1: its daemon used 97 % of one"
+            "the processor of n1: its daemon used 97% of one"
         );
         busy.sender = processor("n0", 60.0, 39.5);
         let limit = judge(&busy, &links(Some(1900.0), 0.0));

@@ -1,7 +1,5 @@
 //! Findings for people.
 
-use std::fmt::Write;
-
 use super::finding::{Diagnosis, Finding, Severity};
 use super::judge::words;
 use crate::status::{Colours, clean};
@@ -21,12 +19,9 @@ pub fn text(diagnosis: &Diagnosis, colours: Colours) -> String {
         [] => String::new(),
         all => format!("; asked {}", words::nodes(all)),
     };
-    let _ = writeln!(
-        out,
-        "{node}: {} ({}{asked})",
-        headline(findings.len()),
-        diagnosis.looked_at
-    );
+    let begin = format!("{node}: {} ", headline(findings.len()));
+    let looked_at = format!("({}{asked})", diagnosis.looked_at);
+    wrapped(&mut out, &begin, node.chars().count() + 2, &looked_at);
     let of = |finding: &Finding| match finding.node.as_str() {
         "" => String::new(),
         other if Some(other) == diagnosis.node.as_deref() => String::new(),

@@ -47,5 +47,5 @@ pub use run::{
 pub(crate) use server::is_exhausted;
 pub use server::{CLIENTS_MAX, Caller, ControlServer};
 pub use table::{Colours, Detail, render};
-pub(crate) use table::{clean, duration, metric, round_trip, round_trip_if_known};
+pub(crate) use table::{clean, counted, duration, metric, round_trip, round_trip_if_known};
 pub(crate) use unread::program as unread_program;

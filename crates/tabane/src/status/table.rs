@@ -489,17 +489,23 @@ fn outside_words(device: &str, gateway: &GatewayStatus) -> String {
     format!("{}{rate}, {waits}{queue}{qdisc}", clean(device))
 }
 
+/// `3 ports`, `1 port`.
+pub fn counted(number: usize, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// The cluster's outside address: who serves, and who could.
 fn gateway_lines(out: &mut String, gateway: &GatewayStatus) {
     let addresses: Vec<_> = gateway.addresses.iter().map(ToString::to_string).collect();
     let at = addresses.join(", ");
     let text = match &gateway.serving {
         Some(node) => format!(
-            "gateway: {} serves {at} for {}, {} conversations, {} ports",
+            "gateway: {} serves {at} for {}, {}, {}",
             clean(node),
             duration(gateway.since_s),
-            gateway.connections,
-            gateway.ports.len()
+            counted(gateway.connections, "conversation"),
+            counted(gateway.ports.len(), "port")
         ),
         None => format!("gateway: nobody serves {at}"),
     };

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use crate::status::{PathState, PathStatus, PeerState, PeerStatus, StatusReport};
 
 /// How a state should look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mood {
     /// As it should be.
+    #[default]
     Good,
     /// May become either.
     Uncertain,

@@ -6,19 +6,17 @@ use ratatui::style::Style;
 
 use super::rows::{Look, cut};
 
-const LINES: [&str; 15] = [
+const LINES: [&str; 13] = [
     "up down k j      select another peer",
     "pgup pgdn space  one that is farther away",
     "home end g G     the first, the last",
-    "enter            large graphs of its paths",
-    "esc              all peers again",
+    "enter  esc       large graphs of its paths; back",
     "s  r             sort by the next; reverse",
     "ctrl-l  q        draw anew; leave",
     "",
     "OUT IN   bits a second: k, M, G are 10^3, 10^6, 10^9",
-    "bars     the last 180 looks, now at the right",
-    "         a full bar is the highest of those that",
-    "         are below each other, at least 100k",
+    "bars     the last 180 looks, now at the right;",
+    "         full is the highest in its list, at least 100k",
     "RTT      of a peer: of its fastest path",
     "LOSS     of a peer: of its worst path that works",
     "RESENT   bytes that were sent once more",
@@ -54,6 +52,10 @@ pub fn draw(look: Look, area: Rect, buffer: &mut Buffer) {
     let words = LINES
         .iter()
         .map(|line| format!("{bar} {:inner$} {bar}", cut(line, inner)));
+    // Nothing of what is below shines through, colours neither.
+    for place in Rect::new(x, y, width, height).positions() {
+        buffer[place].reset();
+    }
     let top = format!("{}{edge}{}", corners[0], corners[1]);
     let bottom = format!("{}{edge}{}", corners[2], corners[3]);
     let room = usize::from(height.saturating_sub(FRAME.1));

@@ -3,7 +3,7 @@
 use super::changes::Mood;
 use super::model::Model;
 use super::rows::cut;
-use crate::status::{GatewayStatus, PortStatus, StatusReport, clean, metric};
+use crate::status::{GatewayStatus, PortStatus, StatusReport, clean, counted, metric};
 
 /// Ports that are named at most.
 const PORTS_MAX: usize = 8;
@@ -38,9 +38,9 @@ fn first(model: &Model, report: &StatusReport, gateway: &GatewayStatus) -> (Stri
         return (format!("gateway: nobody serves{why}"), Mood::Bad);
     };
     let mut text = format!(
-        "gateway: {} serves, {} connections",
+        "gateway: {} serves, {}",
         clean(serving),
-        gateway.connections
+        counted(gateway.connections, "connection")
     );
     if *serving == report.node.name {
         if let Some((out, back)) = model.outside() {

@@ -44,6 +44,19 @@ impl Look {
         }
     }
 
+    /// How a state is shown in the selected line, which is reversed: green would look like an alarm there, and
+    /// black on red is hard to read.
+    fn style_selected(self, mood: Mood) -> Style {
+        match (self.colours, mood) {
+            (_, Mood::Good) => Style::new(),
+            (Colours::On, Mood::Bad) => Style::new()
+                .fg(Color::White)
+                .bg(Color::Red)
+                .remove_modifier(Modifier::REVERSED),
+            _ => self.style(mood),
+        }
+    }
+
     /// Bars for `values` up to `max`, in this many rows, the top row first.
     pub fn bars(self, values: &[f64], max: f64, rows: usize) -> Vec<String> {
         const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -75,8 +88,8 @@ pub struct Cells {
     pub label: String,
     /// A word for the state, and how it should look.
     pub state: Option<(&'static str, Mood)>,
-    /// Working and possible paths.
-    pub links: String,
+    /// Working and possible paths, and how that should look.
+    pub links: (String, Mood),
     /// How long the state lasts.
     pub since: String,
     /// Round trip time.
@@ -133,18 +146,26 @@ impl Columns {
     pub fn line(self, cells: &Cells, look: Look, is_selected: bool) -> Line<'static> {
         let Columns { label: wide, graph } = self;
         let (state, mood) = cells.state.unwrap_or(("", Mood::Good));
+        let (links, links_mood) = &cells.links;
+        let style = |mood| match is_selected {
+            true => look.style_selected(mood),
+            false => look.style(mood),
+        };
         let label = cut(&cells.label, wide);
         let rate = |(rate, bars): &(f64, String)| {
             let space = if graph > 0 { " " } else { "" };
             format!(" {:>6}{space}{bars}", metric(*rate))
         };
+        let links_style = match links_mood {
+            Mood::Good => Style::new(),
+            worse => style(*worse),
+        };
         let line = Line::from(vec![
             Span::raw(format!("{label:wide$} ")),
-            Span::styled(format!("{state:7}"), look.style(mood)),
-            Span::raw(format!(
-                " {:>5} {:>6} {:>6}",
-                cells.links, cells.since, cells.rtt
-            )),
+            Span::styled(format!("{state:7}"), style(mood)),
+            Span::raw(" "),
+            Span::styled(format!("{links:>5}"), links_style),
+            Span::raw(format!(" {:>6} {:>6}", cells.since, cells.rtt)),
             Span::raw(rate(&cells.out)),
             Span::raw(rate(&cells.back)),
             Span::raw(format!(" {:>6} {:>6}", cells.loss, cells.resent)),

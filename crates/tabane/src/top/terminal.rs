@@ -12,6 +12,7 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::{cursor, execute, terminal};
+use ratatui::layout::{Position, Rect};
 
 use tabane_io::poll::{Interest, Poller};
 use tabane_io::signals::Signals;
@@ -128,7 +129,7 @@ fn follow(screen: &mut Screen, look: Look, news: &Receiver<News>) -> io::Result<
                 Some(News::Told(told)) => model.take(stamp(began), *told),
                 Some(News::Input(Event::Key(key))) => match keys::action(key) {
                     Some(Action::Quit) => return Ok(()),
-                    Some(Action::Redraw) => screen.terminal.clear()?,
+                    Some(Action::Redraw) => screen.clear()?,
                     Some(action) => model.act(action, page),
                     None => {}
                 },
@@ -169,6 +170,13 @@ impl Screen {
                 Err(error)
             }
         }
+    }
+
+    /// Has everything drawn anew. `Terminal::clear` would ask the terminal where the cursor is, and wait in
+    /// vain: the thread that reads keys has the answer.
+    fn clear(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 }
 

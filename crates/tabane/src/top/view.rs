@@ -315,18 +315,20 @@ impl Page {
             redundancy(peer),
             why(peer.why.as_deref())
         );
-        self.lines.push(Line::from(vec![
+        let history = model.history(&peer.name);
+        let traffic = |path: &PathStatus| history?.path(path.link);
+        let max = scale(peer.paths.iter().filter_map(traffic));
+        let peer_words = vec![
             Span::styled(clean(&peer.name), Style::new().add_modifier(Modifier::BOLD)),
             Span::raw(" "),
             Span::styled(word, self.look.style(mood)),
             Span::raw(text),
-        ]));
+        ];
+        let axes = format!("left out, right in, full is {} b/s", metric(max));
+        self.ends(peer_words, &axes);
         // One line of the peer, one of help.
         let room = height.saturating_sub(head_lines(model) + 2);
         let rows = (room / peer.paths.len().max(1)).saturating_sub(2);
-        let history = model.history(&peer.name);
-        let traffic = |path: &PathStatus| history?.path(path.link);
-        let max = scale(peer.paths.iter().filter_map(traffic));
         for path in &peer.paths {
             self.path_words(path, traffic(path));
             if let Some(traffic) = traffic(path) {
@@ -417,6 +419,15 @@ fn redundancy(peer: &PeerStatus) -> &'static str {
     }
 }
 
+/// How the number of a peer's working paths looks. Of one that is not connected, its state tells.
+fn links_mood(peer: &PeerStatus) -> Mood {
+    match peer.state {
+        PeerState::Up if peer.redundancy_lost => Mood::Bad,
+        PeerState::Up if peer.paths_up < peer.paths_configured => Mood::Uncertain,
+        _ => Mood::Good,
+    }
+}
+
 /// The peer's grant on a path, if that limits it.
 fn granted(path: &PathStatus) -> Option<String> {
     let granted = path.granted_mbps.filter(|_| path.is_limited_by_grant())?;
@@ -468,7 +479,10 @@ fn peer_cells(
     Cells {
         label: clean(&peer.name),
         state: Some(peer_state(peer.state)),
-        links: format!("{}/{}", peer.paths_up, peer.paths_configured),
+        links: (
+            format!("{}/{}", peer.paths_up, peer.paths_configured),
+            links_mood(peer),
+        ),
         since: duration(peer.since_s),
         rtt: round_trip_if_known(rtt_us(peer)),
         out,
@@ -489,7 +503,7 @@ fn path_cells(
     Cells {
         label: path_label(path),
         state: Some(path_state(path.state)),
-        links: String::new(),
+        links: (String::new(), Mood::Good),
         since: duration(path.since_s),
         rtt: round_trip_if_known(path.rtt_us),
         out,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::style::Color;
+use ratatui::style::{Color, Modifier};
 
 use super::changes::Mood;
 use super::keys::Action;
@@ -412,6 +412,48 @@ fn colours_only_where_they_are_wanted() {
 }
 
 #[test]
+fn what_is_wrong_is_red_and_what_is_well_is_no_bar() {
+    let coloured = Look {
+        colours: Colours::On,
+        ..PLAIN
+    };
+    let mut model = degraded();
+    let shown = screen(&mut model, 80, 24, coloured);
+    let row: Vec<_> = (0..80).map(|x| shown.buffer()[(x, 4)].clone()).collect();
+    let text: String = row.iter().map(|cell| cell.symbol()).collect();
+    assert!(text.starts_with("n1           up        1/2"), "{text}");
+    assert_eq!(row[13].fg, Color::Reset, "up, selected");
+    assert_eq!((row[25].fg, row[25].bg), (Color::White, Color::Red), "1/2");
+    assert!(!row[25].modifier.contains(Modifier::REVERSED), "1/2");
+    assert_eq!(shown.buffer()[(13, 5)].fg, Color::Green, "up, not selected");
+    assert_eq!(shown.buffer()[(25, 5)].fg, Color::Reset, "2/2");
+}
+
+#[test]
+fn help_has_no_colours_of_what_is_below_and_all_of_it_fits_fifteen_lines() {
+    let coloured = Look {
+        colours: Colours::On,
+        ..PLAIN
+    };
+    let mut model = degraded();
+    model.act(Action::Help, 1);
+    let shown = screen(&mut model, 60, 15, coloured);
+    let text = text_of(&shown);
+    assert!(text.contains("RESENT   bytes"), "{text}");
+    let second: Vec<char> = text.lines().nth(1).expect("a line").chars().collect();
+    let edge = |place: Option<usize>| place.expect("a frame") as u16;
+    let left = edge(second.iter().position(|c| *c == '│'));
+    let right = edge(second.iter().rposition(|c| *c == '│'));
+    for (x, y) in (left..=right).flat_map(|x| (0..15).map(move |y| (x, y))) {
+        let cell = &shown.buffer()[(x, y)];
+        assert!(
+            cell.fg == Color::Reset && cell.modifier.is_empty(),
+            "{x} {y}: {cell:?}"
+        );
+    }
+}
+
+#[test]
 fn ascii_where_the_locale_has_nothing_else() {
     let (mut model, _) = busy();
     let ascii = Look {
@@ -436,7 +478,7 @@ fn help_is_over_the_screen_until_it_is_left() {
     let over = draw(&mut model, 80, 24);
     for told in [
         "select another peer",
-        "a full bar is the highest",
+        "full is the highest",
         "└──",
         "n0: tabane",
     ] {
