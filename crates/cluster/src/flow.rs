@@ -341,10 +341,9 @@ fn read_carry(table: &DeTable<'_>, nodes: &[NodeSpec], findings: &mut Findings) 
         findings.error(line, "link is not the number of a link", right);
         return Carry::Usual;
     };
-    if !nodes
-        .iter()
-        .any(|node| node.addresses().any(|(of, _)| of == link))
-    {
+    let has_it = |node: &NodeSpec| node.addresses().any(|(of, _)| of == link);
+    // That there are no nodes is said already.
+    if !nodes.is_empty() && !nodes.iter().any(has_it) {
         let right = "count the addresses in `links` from 0";
         findings.error(line, format!("no node has a link {link}"), right);
     }
