@@ -311,7 +311,7 @@ fn a_refused_file_is_a_warning_in_the_journal() {
     let lab = lab(&LabConfig::default());
     let cluster = Cluster::new(lab, tabane(), ClusterConfig::default()).expect("a file");
     let right = std::fs::read_to_string(cluster.file()).expect("is read");
-    let wrong = format!("port = 0\nmptcp = 3\n{right}");
+    let wrong = format!("prot = 1\nwrie = 2\n{right}");
     std::fs::write(cluster.file(), wrong).expect("is written");
     let mut up = Command::new("sh");
     up.args(["-c", AS_SERVICE, "sh"]).arg(tabane());

@@ -38,7 +38,8 @@ fn iperf3(failure: Failure) {
         let arguments = [
             "--json",
             "-t",
-            "4",
+            // All have begun by then, also on a busy machine.
+            "8",
             "-c",
             OUTSIDE[*family],
             "-p",
