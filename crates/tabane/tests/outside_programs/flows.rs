@@ -10,14 +10,15 @@ use crate::scene::{FAMILIES, Failure, Scene, address_of_client};
 
 through_each_failure!(iperf3);
 
-/// How each transfer is to be.
+/// How each transfer is to be. (Not datagrams both ways by one iperf3: it takes what comes first on a stream for the
+/// server's answer, and fails now and then.)
 const WAYS: [&[&str]; 6] = [
     &["-P", "4"],
     &["-R"],
     &["--bidir"],
     &["-u", "-b", "10M", "-l", "1200"],
-    &["-u", "-b", "10M", "-l", "1200", "-R"],
-    &["-u", "-b", "10M", "-l", "4000", "--bidir"],
+    &["-u", "-b", "10M", "-l", "4000"],
+    &["-u", "-b", "10M", "-l", "4000", "-R"],
 ];
 
 /// All ways of both families at the same time, each with a server of its own.
