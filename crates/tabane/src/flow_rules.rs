@@ -142,14 +142,19 @@ impl FlowRules {
         rule.map(|rule| rule.id)
     }
 
+    fn known(&self, id: Option<RuleId>) -> Option<&Rule> {
+        let id = id?;
+        self.rules.iter().find(|rule| rule.id == id)
+    }
+
     fn rule(&mut self, id: Option<RuleId>) -> Option<&mut Rule> {
         let id = id?;
         self.rules.iter_mut().find(|rule| rule.id == id)
     }
 
     /// How what a rule speaks of is spread over the links; what no rule speaks of is as usual.
-    pub fn policy(&mut self, id: Option<RuleId>) -> Policy {
-        self.rule(id).map_or(Policy::Auto, |rule| rule.policy())
+    pub fn policy(&self, id: Option<RuleId>) -> Policy {
+        self.known(id).map_or(Policy::Auto, |rule| rule.policy())
     }
 
     /// A connection begins that this rule speaks of.
@@ -160,13 +165,13 @@ impl FlowRules {
     }
 
     /// When the rate of a rule lets something go; `None`: now.
-    pub fn waits_until(&mut self, now: Time, id: Option<RuleId>) -> Option<Time> {
-        self.rule(id)?.waits_until(now)
+    pub fn waits_until(&self, now: Time, id: Option<RuleId>) -> Option<Time> {
+        self.known(id)?.waits_until(now)
     }
 
     /// How much may go in one go of a connection that a rule speaks of, in bytes.
-    pub fn allowed_bytes(&mut self, now: Time, id: Option<RuleId>) -> usize {
-        let Some(rule) = self.rule(id).filter(|rule| rule.pace.is_some()) else {
+    pub fn allowed_bytes(&self, now: Time, id: Option<RuleId>) -> usize {
+        let Some(rule) = self.known(id).filter(|rule| rule.pace.is_some()) else {
             return usize::MAX;
         };
         match rule.waits_until(now) {
@@ -288,7 +293,7 @@ mod tests {
             spec(PORT, Carry::Mirror, None),
             spec(PORT, Carry::Link(1), None),
         ];
-        let mut rules = FlowRules::new(&specs);
+        let rules = FlowRules::new(&specs);
         let found = rules.find(&header(PORT));
         assert_eq!(rules.policy(found), Policy::Mirror);
         let none = rules.find(&header(1));

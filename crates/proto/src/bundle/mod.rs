@@ -180,9 +180,9 @@ pub(crate) struct Bundle {
     wrong_links: u8,
     /// All content goes over this link, while it works ([`Bundle::confine`]).
     confined: Option<LinkId>,
-    /// While it is traced.
     /// Of the last burst of own content.
     outlet: Outlet,
+    /// While it is traced.
     recorder: Option<Box<Recorder>>,
     /// Scratch, kept for its memory.
     fates: Vec<(Content, Fate)>,

@@ -62,7 +62,7 @@ impl Agent {
             return;
         };
         let rule = relay.rule;
-        let allowed_bytes = self.flow_rules.borrow_mut().allowed_bytes(now, rule);
+        let allowed_bytes = self.flow_rules.borrow().allowed_bytes(now, rule);
         let standing = relay.turn(now, node, told, &mut self.buffer, allowed_bytes);
         self.turns.spend(relay.moved());
         if rule.is_some() {
@@ -130,7 +130,7 @@ impl Agent {
             let Some(relay) = self.relays.get_mut(index) else {
                 continue;
             };
-            let until = self.flow_rules.borrow_mut().waits_until(now, relay.rule);
+            let until = self.flow_rules.borrow().waits_until(now, relay.rule);
             if until.is_some() {
                 self.paced.push_back(index);
                 continue;
@@ -142,7 +142,7 @@ impl Agent {
 
     /// How long the loop may wait for relays that are held by their rate, at most `patience`.
     pub fn patience(&self, now: Time, patience: Duration) -> Duration {
-        let mut rules = self.flow_rules.borrow_mut();
+        let rules = self.flow_rules.borrow();
         let relays = self
             .paced
             .iter()

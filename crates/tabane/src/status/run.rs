@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::table::counted;
+
 /// Programs under `tabane run`, and their connections. Counters run since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStatus {
@@ -135,12 +137,8 @@ impl UnreadStatus {
 impl RunStatus {
     /// For people, if there is something to say: `2 programs, 12 connections carried, 1 plain`.
     pub fn summary(&self) -> Option<String> {
-        let counted = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            count => format!("{count} {what}s"),
-        };
-        let programs = counted(self.programs.len(), "program");
-        let carried = counted(self.connections, "connection");
+        let programs = counted(self.programs.len() as u64, "program");
+        let carried = counted(self.connections as u64, "connection");
         let plain = match self.plain_connections {
             0 => String::new(),
             count => format!(", {count} plain"),

@@ -193,12 +193,12 @@ fn flow_lines(flow: &FlowStatus, peers: &[PeerStatus], out: &mut String) {
         out,
         &format!("flow {which}: {how}; {}B sent", metric(flow.bytes as f64)),
     );
-    let counted = [
-        (flow.connections, "connections of `tabane run`"),
-        (flow.packets_dropped, "packets dropped by its rate"),
+    let counts = [
+        (flow.connections, "connection", "of `tabane run`"),
+        (flow.packets_dropped, "packet", "dropped by its rate"),
     ];
-    for (count, what) in counted.into_iter().filter(|(count, _)| *count > 0) {
-        line(out, &format!("    ({count} {what})"));
+    for (count, thing, which) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+        line(out, &format!("    ({} {which})", counted(count, thing)));
     }
     let Some(link) = flow.link else {
         return;
@@ -490,7 +490,7 @@ fn outside_words(device: &str, gateway: &GatewayStatus) -> String {
 }
 
 /// `3 ports`, `1 port`.
-pub fn counted(number: usize, thing: &str) -> String {
+pub fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }
@@ -504,8 +504,8 @@ fn gateway_lines(out: &mut String, gateway: &GatewayStatus) {
             "gateway: {} serves {at} for {}, {}, {}",
             clean(node),
             duration(gateway.since_s),
-            counted(gateway.connections, "conversation"),
-            counted(gateway.ports.len(), "port")
+            counted(gateway.connections as u64, "conversation"),
+            counted(gateway.ports.len() as u64, "port")
         ),
         None => format!("gateway: nobody serves {at}"),
     };

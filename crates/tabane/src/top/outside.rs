@@ -40,7 +40,7 @@ fn first(model: &Model, report: &StatusReport, gateway: &GatewayStatus) -> (Stri
     let mut text = format!(
         "gateway: {} serves, {}",
         clean(serving),
-        counted(gateway.connections, "connection")
+        counted(gateway.connections as u64, "connection")
     );
     if *serving == report.node.name {
         if let Some((out, back)) = model.outside() {

@@ -267,7 +267,7 @@ impl FrameSender {
         self.queued_bytes
     }
 
-    /// Restarts: all flows begin at 0. Returns the unsent frames in order, with their queueing times
+    /// Restarts: all flows begin at 0. Returns the unsent frames in order, with their queueing times,
     /// flows and policies, and counts the others as given up. Slots keep their generations, so that fates of
     /// earlier content are ignored.
     pub fn drain(&mut self, shared: &mut Shared) -> Vec<(Time, u8, Policy, Vec<u8>)> {

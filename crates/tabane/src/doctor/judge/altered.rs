@@ -27,13 +27,13 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
     let by_kernel = (wrong > 0).then(|| {
         format!(
             "the kernel dropped {} with a wrong checksum (`nstat -asz UdpInCsumErrors Udp6InCsumErrors`)",
-            words::count(wrong, "datagram of UDP")
+            words::counted(wrong, "datagram of UDP")
         )
     });
     let by_daemon = (forged > 0).then(|| {
         format!(
             "the daemon dropped {} whose checksum was right, and which no peer had sealed (`forged` in `tabane status --json`)",
-            words::count(forged, "packet")
+            words::counted(forged, "packet")
         )
     });
     found.push(

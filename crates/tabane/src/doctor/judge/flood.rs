@@ -65,7 +65,7 @@ pub fn judge(facts: &Facts, found: &mut Vec<Finding>) {
             "`dropped` in `tabane status --json` grew meanwhile: {reasons}"
         ))
         .maybe_seen(
-            (lost > 0).then(|| format!("{} had no room in the sockets", words::count(lost, "packet"))),
+            (lost > 0).then(|| format!("{} had no room in the sockets", words::counted(lost, "packet"))),
         )
         .costs(share, cost)
         .mend(format!(

@@ -187,7 +187,7 @@ fn buffers(facts: &Facts) -> Option<Finding> {
     let lost = (dropped > 0).then(|| {
         format!(
             "{} had no room in the sockets",
-            words::count(dropped, "packet")
+            words::counted(dropped, "packet")
         )
     });
     let receive = watches().filter_map(|w| w.last.receive_buffer_bytes).min();
@@ -310,7 +310,7 @@ fn offloads(facts: &Facts, link: u8, device: &Device) -> Option<Finding> {
     .maybe_seen((piecewise > 0).then(|| {
         format!(
             "{} had to be sent packet by packet",
-            words::count(piecewise, "burst")
+            words::counted(piecewise, "burst")
         )
     }))
     .maybe_seen(

@@ -353,7 +353,7 @@ fn flood(watched: &Watched, gateway: &GatewayStatus) -> Option<Finding> {
         0.3,
         "hosts that have not been there in the last minutes connect a second later; the others notice nothing",
     )
-    .seen(format!("{} dropped while it was watched", words::count(grown, "first SYN")))
+    .seen(format!("{} dropped while it was watched", words::counted(grown, "first SYN")))
     .mend(format!(
         "`tcpdump -ni {} 'tcp[tcpflags] == tcp-syn'` shows which port they want, and where from",
         gateway.interface.as_deref().unwrap_or("DEVICE")
@@ -395,7 +395,7 @@ fn full(watched: &Watched, gateway: &GatewayStatus) -> Option<Finding> {
         .zip(grown)
         .filter(|((_, all), _)| *all > 0)
     {
-        let (all, grown) = (words::count(all, thing), words::count(grown, thing));
+        let (all, grown) = (words::counted(all, thing), words::counted(grown, thing));
         finding = finding.seen(format!(
             "{all} refused since the daemon started, {grown} of them while it was watched"
         ));

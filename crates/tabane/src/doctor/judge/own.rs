@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tabane_cluster::mac_of;
 
-use super::words::{count, mac};
+use super::words::{counted, mac};
 use crate::doctor::facts::{Facts, VnicFacts, since};
 use crate::doctor::finding::{Cause, Finding, Severity};
 use crate::status::NodeStatus;
@@ -107,7 +107,7 @@ fn grown(facts: &Facts, limit: &str) -> Option<u64> {
 /// Frames that are not this host's own, such as a bridge's, are dropped.
 fn foreign_mac(facts: &Facts) -> Option<Finding> {
     let limit = DropReason::ForeignSource.name();
-    let frames = count(grown(facts, limit)?, "frame");
+    let frames = counted(grown(facts, limit)?, "frame");
     let name = &facts.daemon.as_ref()?.last.node.vnic.as_ref()?.name;
     let finding = Finding::new(
         Cause::ForeignMac,
@@ -132,7 +132,7 @@ fn foreign_mac(facts: &Facts) -> Option<Finding> {
 /// The nodes' MTUs differ.
 fn vnic_mtu(facts: &Facts) -> Option<Finding> {
     let limit = Refusal::TooLong.name();
-    let frames = count(grown(facts, limit)?, "frame");
+    let frames = counted(grown(facts, limit)?, "frame");
     let vnic = facts.daemon.as_ref()?.last.node.vnic.as_ref()?;
     let finding = Finding::new(
         Cause::VnicMtu,

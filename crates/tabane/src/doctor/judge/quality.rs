@@ -137,7 +137,7 @@ fn lossy(facts: &Facts, path: &PathFacts, watch: PathWatch<'_>) -> Option<Findin
     let backlog = (facts.machine.backlog_drops > 0).then(|| {
         format!(
             "this machine dropped {} before any socket (net.core.netdev_max_backlog)",
-            words::count(facts.machine.backlog_drops, "packet")
+            words::counted(facts.machine.backlog_drops, "packet")
         )
     });
     Some(

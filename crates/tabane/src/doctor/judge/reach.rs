@@ -94,7 +94,7 @@ fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<
         let device = other.device.as_ref().map_or("the NIC", |d| &d.name);
         evidence.push(format!(
             "{} from {ip}, which is {}'s address on link {}, arrived at {device}, the NIC of link {}",
-            words::count(arrived, "packet"),
+            words::counted(arrived, "packet"),
             path.peer,
             path.link,
             other.number
@@ -104,7 +104,7 @@ fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<
     if let Some((arrived, taken)) = dropped_here(facts, path) {
         evidence.push(format!(
             "{} from {ip} to UDP {port} arrived at the NIC of link {}, {taken} reached the daemon",
-            words::count(arrived, "packet"),
+            words::counted(arrived, "packet"),
             path.link
         ));
         return Some(Cause::FirewallHere);
@@ -113,7 +113,7 @@ fn cause(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Option<
     if strangers > 0 && is_connecting(facts, path) && !arrivals_lack(facts, path) {
         evidence.push(format!(
             "{} arrived that were not made with this cluster's key; {ip} is not connected",
-            words::count(strangers, "handshake")
+            words::counted(strangers, "handshake")
         ));
         return Some(Cause::WrongKey);
     }
@@ -148,7 +148,7 @@ fn by_answers(facts: &Facts, path: &PathFacts, evidence: &mut Vec<String>) -> Op
         0 => format!("nothing arrived from {}", path.remote),
         more => format!(
             "{} of {} arrived from {ip}",
-            words::count(more, "packet"),
+            words::counted(more, "packet"),
             path.peer
         ),
     });

@@ -113,7 +113,7 @@ fn finding(facts: &Facts, cause: Cause, peer: Option<&str>, all: &[&RefusedStatu
             refused.link,
             refused.address,
             refused.text,
-            words::count(refused.count, "time"),
+            words::counted(refused.count, "time"),
             refused.last_s
         ));
         if !finding.links.contains(&refused.link) {

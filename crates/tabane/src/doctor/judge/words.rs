@@ -1,5 +1,7 @@
 //! Words that findings share.
 
+pub(in crate::doctor) use crate::status::counted;
+
 /// `a`, `a and b`, `a, b and c`.
 pub fn list<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let mut texts: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
@@ -23,12 +25,6 @@ pub fn nodes(names: &[String]) -> String {
         0..=SHOWN => list(names),
         more => format!("{} and {} more", names[..SHOWN].join(", "), more - SHOWN),
     }
-}
-
-/// `3 packets`, `1 packet`.
-pub fn count(number: u64, thing: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{plural}")
 }
 
 /// `12.5%`.
